@@ -158,6 +158,13 @@ def _aged(part: Part, old: Mapping[str, Any]) -> tuple[str, Markup]:
     return headline, key + (Markup(" Ageing is shown for {}.").format(listed(ageing)) if ageing else "")
 
 
+def _these(results: Sequence[Result]) -> Markup:
+    """A group that the key sentence has named."""
+    return (
+        Markup("these {} learners").format(len(results)) if len(results) > 2 else listed([name_of(r) for r in results])
+    )
+
+
 def _draws(nets: Sequence[Net]) -> str:
     fewest, wanted = min(net.draws for net in nets), max(net.wanted for net in nets)
     return f"{fewest} draws" if fewest >= wanted else f"{fewest} of {wanted} draws"
@@ -190,7 +197,7 @@ def _first_when_old(part: Part, old: Mapping[str, Any]) -> Markup:
     curves = [r["aged"].curve for r in group]
     now, fresh = (_range([float(c.accuracy.value[k]) for c in curves], 1) for k in (-1, 0))
     time = span(float(curves[0].age[-1]), unit)
-    names = listed([name_of(r) for r in group])
+    names = _these(group)
     samples = counted(old["samples"], "test sample")
     others = len(old["members"]) - len(group)
     if len(old["members"]) == 1:
@@ -212,12 +219,12 @@ def _harder(part: Part) -> Markup | None:
     band: Band | None = part.get("harder_data")
     if band is None or not (float(band.low) > 0 or float(band.high) < 0):
         return None
-    kind = "harder" if float(band.value) > 0 else "easier"
     low, high = sorted(abs(float(end)) / 100 for end in (band.low, band.high))
     size = f"{points(abs(float(band.value)) / 100)} points ({ends(low, high)})"
-    return Markup(
-        "Later test samples are {} {} for newly trained models, too: retraining does not change that."
-    ).format(size, kind)
+    if float(band.value) < 0:
+        return Markup("Later test samples are {} easier for newly trained models.").format(size)
+    text = Markup("Later test samples are {} harder for newly trained models, too: retraining does not change that.")
+    return text.format(size)
 
 
 def _frozen(part: Part) -> Markup | None:
@@ -388,7 +395,7 @@ def _may_not(part: Part, old: Mapping[str, Any] | None, lead: Lead | None) -> li
     seeds = max(len(r["seeds"]) for r in part["results"])
     group = _best_old(part, old) if old else []
     if len(group) > 1:
-        may_not.append(Markup("which of {} is best when old").format(listed([name_of(r) for r in group])))
+        may_not.append(Markup("which of {} is best when old").format(_these(group)))
     lacking = [r for r in group if r.get("net") is None or r["net"].points_per_year is None]
     if lacking:
         may_not.append(Markup("that models age: no control was run ({})").format(CONTROL))

@@ -228,8 +228,7 @@ def write(
             full.append(entry | first | {"id": f"r{len(full) + 1}"})
     for d in full:
         d["home"] = f"{'index.html' if single else d['page']}#{d['id']}"
-    lead = max(full, key=lambda d: (d["first"] is not None, len(d["results"])), default=None)
-    lead = None if opening else lead
+    lead = None if opening else max(full, key=_leading, default=None)
     across = _across(plain)
     whole = overview(plain)
     sections = [Section("overview", "All protocols and streams", whole)] if whole else []
@@ -256,6 +255,19 @@ def write(
     write_text(out / "index.html", index)
     write_exports(documents, out, formats)
     return out / "index.html"
+
+
+def _leading(part: Mapping[str, Any]) -> tuple[bool, int]:
+    """What decides which part is on the first screen."""
+    return bool(part.get("ageing")) and page_of(part).ages, len(part["results"])
+
+
+def answer_of(documents: Sequence[Document]) -> dict[str, Any]:
+    """What the first screen of these documents' report says: `headline`, `sentences`, `may_conclude` and
+    `may_not_conclude`, as plain text; {} without results."""
+    every = [part for document in pages.linked(documents) for part in parts(document) if part["results"]]
+    found = shown(max(every, key=_leading), None)["answer"] if every else None
+    return found.texts() if found else {}
 
 
 def _across(documents: Sequence[Document]) -> dict[str, Section]:

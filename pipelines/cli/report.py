@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from driftline.stream_builder.stream import Stream
 
 report_app = typer.Typer()
+NO_UPLOADERS = "Uploaders are not known here: p and intervals count every sample alone. Give --stream."
 
 
 @command(report_app, "compare", "driftline compare photos-v1 photos-v2", panel="Release")
@@ -67,12 +68,13 @@ def compare(
         return
     out = guarded_out(out or Path("comparison"), "report")
     admit(plugins)
-    page, differences = two_runs([first, second], out, [Stream.load(place) for place in stream or ()], title)
+    streams = [Stream.load(place) for place in stream or ()]
+    page, differences = two_runs([first, second], out, streams, title)
     text = [", ".join(filter(None, (f"  {e['learner']}: {_shares(e)}", what_differs(e)))) for e in differences]
     show(
         as_json,
         {"out": str(out), "report": str(page), "differences": differences},
-        "\n".join([*text, f"report: {page}"]),
+        "\n".join([*text, *([] if streams else [NO_UPLOADERS]), f"report: {page}"]),
     )
 
 
@@ -133,7 +135,7 @@ def report(
     """
     from driftline.eval.reporting.files.exports import checked_formats
     from driftline.eval.reporting.files.figures import charts_of, save_figures
-    from driftline.eval.reporting.report import TITLE, results_of, write
+    from driftline.eval.reporting.report import TITLE, answer_of, results_of, write
     from driftline.stream_builder.stream import Stream
 
     guarded_out(out, "report")
@@ -144,8 +146,9 @@ def report(
     chosen = checked_formats(several(formats))
     admit(plugins)
     streams = [Stream.load(place) for place in stream or ()]
+    documents = results_of(paths, streams)
     if run_folder is None:
-        page = write(results_of(paths, streams), out, streams=streams, title=title or TITLE, formats=chosen)
+        page = write(documents, out, streams=streams, title=title or TITLE, formats=chosen)
     elif len(streams) != 1 or len(paths) != 1:
         raise BadConfig(
             f"--run was given with {len(streams)} --stream and {len(paths)} RUNS folders.", "Expected one of each."
@@ -159,10 +162,14 @@ def report(
     saved: list[Path] = []
     if figures is not None:
         saved = _plots(several(networks), paths, streams, figures, sets or (), as_json)
-        charts = list(charts_of(results_of(paths, streams), streams))
+        charts = list(charts_of(documents, streams))
         saved += save_figures(charts, figures) if charts or not saved else []
-    result = {"out": str(out), "report": str(page)} | ({"figures": list(map(str, saved))} if saved else {})
-    show(as_json, result, "\n".join([f"report: {page}", *(f"figure: {path}" for path in saved)]))
+    said = answer_of(documents)
+    result = {"out": str(out), "report": str(page), "answer": said}
+    result |= {"figures": list(map(str, saved))} if saved else {}
+    lines = [said["headline"], said["sentences"][0]] if said else []
+    lines += [NO_UPLOADERS] if any(d.get("uploaders") == "not known" for d in documents) else []
+    show(as_json, result, "\n".join([*lines, f"report: {page}", *(f"figure: {path}" for path in saved)]))
 
 
 def _plots(

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.console import answer, driftline
 from support.helpers import drifting, grouped
 
 from driftline.curate.core.executor import Executor
@@ -67,6 +68,16 @@ def test_the_first_screen_says_what_can_be_concluded_and_what_cannot(aged: tuple
     assert re.search(r"When \d\.\d years old, .* \d\d\.\d % of \d+ test samples", text)
     assert "You may not conclude" in text
     assert page.index('class="answer"') < page.index("class='plot") < page.index('class="takeaways"')
+
+
+def test_the_command_prints_the_answer_and_that_uploaders_are_not_known(aged, tmp_path):
+    here = aged[0]
+    found = answer("report", str(here / "runs"), "--out", str(tmp_path / "a"), "--json")
+    assert set(found["answer"]) == {"headline", "sentences", "may_conclude", "may_not_conclude"}
+    assert any("give --stream" in one for one in found["answer"]["may_not_conclude"])
+    told = driftline("report", str(here / "runs"), "--out", str(tmp_path / "b"), "--stream", str(here / "s"))
+    assert told.stdout.startswith(found["answer"]["headline"])
+    assert "Uploaders are not known" not in told.stdout
 
 
 def test_never_retrained_models_have_a_panel_of_their_own(aged: tuple[Path, Stream]) -> None:
