@@ -1,9 +1,9 @@
-"""How the versions in a log age: everything that `driftline age` says, as one value."""
+"""How accuracy of the versions in a log changes: everything that `driftline age` says, as one value."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,19 +12,19 @@ import numpy as np
 from driftline.curate.core.errors import BadInput
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.core.times.dates import last_second, precision_of, seconds_of
-from driftline.eval.service_log.causes import Split, split
-from driftline.eval.service_log.cells import DENSE, LEAST, Cells, cells_of, rows_of_cells
+from driftline.eval.scoring.bands import Band
+from driftline.eval.service_log.causes import Split, Stale, split, staleness
+from driftline.eval.service_log.cells import LEAST, Cells, cells_of
 from driftline.eval.service_log.forecast import Advice, Ahead, advice, forecast
-from driftline.eval.service_log.lost import Lost, lost_of
-from driftline.eval.service_log.parts import Confidence, Part, confidence_of, parts_of
+from driftline.eval.service_log.notes import notes_of
 from driftline.eval.service_log.periods import DAY, Periods, periods_of
 from driftline.eval.service_log.reading import LATER, NONE, UNTIMED, Log, read_log
-from driftline.eval.service_log.trend import Decay, Line, decay, line
+from driftline.eval.service_log.trend import Curve, Line, by_age, half_life, line
 from driftline.eval.service_log.versions import Version, read_versions
 
 UNITS = ("year", "month", "week", "day")
-CONSTANT = 0.95  # share of one label above which accuracy says little
 FEWEST = 4  # periods of the unit that is chosen
+UNKNOWN = Band(*[np.array(math.nan)] * 3)
 
 
 @dataclass(frozen=True)
@@ -38,15 +38,18 @@ class Aged:
     """number of the period in which each one's training data ends; below 0: before the log"""
     cells: Cells
     fit: Line
-    decay: Decay
+    slope: Band
+    """() change of accuracy per period; without interval where labels speak of labelled rows only"""
+    fixed_slope: Band
+    """() the same at one mix of classes and groups"""
+    curve: Curve
+    stale: Stale | None
+    half_life: Band
+    """() periods; NaN unless staleness is shown"""
     split: Split | None
     split_because: str
     ahead: list[Ahead]
     advice: Advice
-    classes: list[Part]
-    groups: list[Part]
-    confidence: list[Confidence]
-    lost: Lost | None
     counts: dict[str, int]
     notes: tuple[str, ...]
     """what a reader must know before the numbers"""
@@ -78,7 +81,7 @@ def aged(
     cost_retrain: float | None = None,
     seed: int = 0,
 ) -> Aged:
-    """How fast a model in service ages, from its log.
+    """How fast accuracy of a model in service falls, from its log.
 
     log, labels: one or several files (Parquet, CSV, JSON lines), data frames, Arrow tables, rows, or columns by name,
     as `read_log` has them. versions: as `read_versions` has them. period: month, week, day, year, a number of parts, or
@@ -88,14 +91,9 @@ def aged(
 
     Raises MissingFile, BadInput and BadConfig.
     """
-    for name, cost in (("--cost-error", cost_error), ("--cost-retrain", cost_retrain)):
-        if cost is not None and not (math.isfinite(cost) and cost >= 0):
-            raise BadInput(f"{name} is {cost}.", "Expected a number from 0.")
-    if (cost_error is None) != (cost_retrain is None):
-        raise BadInput("Only one of --cost-error and --cost-retrain was given.", "Expected both, or none.")
+    costs = _costs(cost_error, cost_retrain)
     end = None if until is None else _moment(until)
-    sources = several(log)
-    log = read_log(sources, columns, several(labels), end)
+    log = read_log(several(log), columns, several(labels), end)
     stated = {} if versions is None else read_versions(versions)
     cut = periods_of(log.time, _unit(log) if period == "auto" else period)
     dates = [_trained(log, stated, v) for v in range(len(log.versions))]
@@ -115,19 +113,18 @@ def aged(
             f"Expected {LEAST} labels at least in one period, after the version's training.",
             "Give late labels with --labels FILE, or a longer --period.",
         )
-    fit = line(cells.version[use], cells.period[use], cells.lag[use], cells.accuracy[use], cells.effective[use])
-    rng = rng_for(seed, "age")
-    ahead = forecast(cells, fit, len(cut))
-    causes, because = split(cells)
-    since_first = tuple(name for name in log.versions if stated.get(name, Version(name)).trained_to is None)
+    of = (cells.version[use], cells.period[use], cells.lag[use])
+    fit, fixed = (line(*of, values[use], cells.effective[use]) for values in (cells.accuracy, cells.fixed))
+    slopes = [fit.slope, fixed.slope]
+    if cells.labels == "only":
+        slopes = [Band(one.value, UNKNOWN.low, UNKNOWN.high) for one in slopes]
+    curve, ahead, stale = by_age(cells, fit), forecast(cells, fit, len(cut)), staleness(cells, trained.tolist())
+    fades = stale is not None and stale.shown
     return Aged(
-        cut, tuple(stated.get(name, Version(name)) for name in log.versions), tuple(trained.tolist()),
-        cells, fit, decay(cells, fit, rng), causes, because, ahead,
-        advice(cells, fit, ahead, cost_error, cost_retrain, cut.unit),
-        parts_of(log, cells, log.label, log.classes), parts_of(log, cells, log.group, log.groups),
-        confidence_of(log, cells), lost_of(log, cells, rows_of_cells(cells), sources, columns or {}),
-        _counts(log, cells),
-        tuple(_notes(log, stated, cells, since_first)), log,
+        cut, tuple(stated.get(name, Version(name)) for name in log.versions), tuple(trained.tolist()), cells, fit,
+        slopes[0], slopes[1], curve, stale, half_life(cells, curve, fit, rng_for(seed, "age")) if fades else UNKNOWN,
+        *split(cells), ahead, advice(cells, fit, trained.tolist(), ahead, stale, costs, cut.unit), _counts(log, cells),
+        tuple(notes_of(log, stated, cells, cut)), log,
     )  # fmt: skip
 
 
@@ -137,6 +134,17 @@ def several(sources: Any) -> list[Any]:
         rows = all(isinstance(one, Mapping) for one in sources) and len(sources) > 0
         return [list(sources)] if rows else list(sources)
     return [sources]
+
+
+def _costs(error: float | None, retrain: float | None) -> tuple[float, float] | None:
+    for name, cost in (("--cost-error", error), ("--cost-retrain", retrain)):
+        if cost is not None and not (math.isfinite(cost) and cost >= 0):
+            raise BadInput(f"{name} is {cost}.", "Expected a number from 0.")
+    if error is None and retrain is None:
+        return None
+    if error is None or retrain is None:
+        raise BadInput("Only one of --cost-error and --cost-retrain was given.", "Expected both, or none.")
+    return error, retrain
 
 
 def _moment(until: str | int) -> int:
@@ -169,62 +177,5 @@ def _trained(log: Log, stated: Mapping[str, Version], version: int) -> int:
 def _counts(log: Log, cells: Cells) -> dict[str, int]:
     pending = int((cells.rows - cells.labelled)[cells.pending].sum())
     more = {name: n for name, n in sorted(log.counts.items()) if name not in ("read", "labelled", "duplicates")}
-    return {
-        "read": log.counts["read"],
-        "labelled": log.counts["labelled"],
-        "pending": pending,
-        "duplicates": log.counts["duplicates"],
-        **more,
-    }
-
-
-def _notes(log: Log, stated: Mapping[str, Version], cells: Cells, since_first: Sequence[str]) -> list[str]:
-    notes = []
-    if since_first:
-        names = ", ".join(since_first)
-        notes.append(
-            f"No date of training is known of {names}: age counts from the first prediction, since deployment."
-        )
-    if unused := sorted(set(stated) - set(log.versions)):
-        notes.append(f"The log has no prediction of {', '.join(unused)}.")
-    if n := int(cells.rows[cells.lag < 0].sum()):
-        notes.append(f"{n:,} predictions are older than the training data of their version: they are not used.")
-    few = ~cells.pending & (cells.lag >= 0) & np.isnan(cells.accuracy)
-    if few.any():
-        notes.append(f"Cells without a number, because they have fewer than {LEAST} labels: {int(few.sum())}.")
-    if cells.pending.any():
-        periods = len(np.unique(cells.period[cells.pending]))
-        notes.append(
-            f"Periods whose labels are still to come: {periods}. Their early labels are not compared with others."
-        )
-    if (log.label_time == UNTIMED).any() and log.counts["labelled"] < len(log):
-        notes.append("Labels have no times (label_time): how late they come is not known.")
-    for what, count in (("classes", len(log.classes)), ("groups", len(log.groups))):
-        if len(cells) * count > DENSE:
-            notes.append(f"The {count:,} {what} are too many to be looked at one by one.")
-    if constant := _constant(log):
-        notes.append(constant)
-    if never := _never_labelled(log):
-        notes.append(f"Classes that were answered and are never a label: {', '.join(never)}.")
-    return notes
-
-
-def _constant(log: Log) -> str:
-    """What the most frequent label alone would reach, where the model is hardly above it."""
-    there = log.label != NONE
-    count = np.bincount(log.label[there])
-    share, accuracy = count.max() / count.sum(), float((log.prediction == log.label)[there].mean())
-    if len(log.classes) < 2 or share < min(accuracy, CONSTANT):
-        return ""
-    name = log.classes[int(count.argmax())]
-    return (
-        f"Always answering {name} would be right in {100 * share:.1f} %, the model is in {100 * accuracy:.1f} %: "
-        "look at the classes one by one."
-    )
-
-
-def _never_labelled(log: Log, most: int = 5) -> list[str]:
-    answered, labelled = (np.zeros(len(log.classes) + 1, bool) for _ in range(2))  # the last one: `NONE`
-    answered[log.prediction], labelled[log.label] = True, True
-    names = [log.classes[c] for c in np.flatnonzero((answered & ~labelled)[:-1]).tolist()]
-    return [*names[:most], f"and {len(names) - most} more"] if len(names) > most else names
+    first = {"read": log.counts["read"], "labelled": log.counts["labelled"], "pending": pending}
+    return {**first, "duplicates": log.counts["duplicates"], **more}

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from driftline.eval.scoring.bands import Floats, Z, student
+from driftline.curate.core.errors import BadInput
+from driftline.eval.scoring.bands import Floats, Z, share, student
+from driftline.eval.service_log.labels import Chosen, at_constant_mix, chosen_by_score, pending_of
 from driftline.eval.service_log.periods import Periods
-from driftline.eval.service_log.reading import LATER, NONE, UNTIMED, Log
+from driftline.eval.service_log.reading import NONE, Log
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 LEAST = 10  # labels of a cell with a number
-COMPLETE = 0.95  # of the labels that a period will have, from which on it is compared
-UNLIKE = 0.5  # of the usual share of labels: a last period with less is pending where labels have no times
-BINS = 2048  # of delays
 CHUNK = 1 << 20  # predictions whose periods are found at once
-DENSE = 1 << 25  # numbers of a table of cells and classes
+DENSE = 1 << 25  # numbers of a table of cells and groups
+MOST = 2_000  # cells: their covariances are a square table
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Cells:
     right: Ints
     """(K,)"""
     accuracy: Floats
-    """(K,) share of the labels; NaN: fewer than `LEAST`"""
+    """(K,) share of the labels, weighted by score if `labels` is "weighted"; NaN: fewer than `LEAST`"""
     effective: Floats
     """(K,) as many independent labels say as much"""
     low: Floats
@@ -47,6 +48,15 @@ class Cells:
     """(K,) Wilson's interval, 95 %"""
     pending: Bools
     """(K,) more labels are to come"""
+    late: Literal["", "wrong", "right"]
+    """which answers' labels come later than those of others"""
+    labels: Chosen
+    """how labelled rows were chosen: at random as far as scores show, by score ("weighted"), or "only": by score, with
+    scores of which no label is known"""
+    fixed: Floats
+    """(K,) accuracy of usable cells at one mix of classes and groups for all; NaN: others"""
+    moved: float
+    """share of the labels by which that mix differs between the first period and the last one"""
     chance: float
     """share of the labels, in cells that count, that are of the most frequent class: of one cell it is too uncertain"""
     of: npt.NDArray[np.int32]
@@ -68,32 +78,43 @@ def rows_of_cells(cells: Cells) -> list[Ints]:
 
 
 def cells_of(log: Log, periods: Periods, trained: Ints, now: int) -> Cells:
-    """trained (V,): number of the period in which each version's training data ends. now: seconds UTC."""
+    """trained (V,): number of the period in which each version's training data ends. now: seconds UTC. Raises BadInput
+    for more than `MOST` cells that count."""
     width, parts = len(log.versions), len(periods)
     number = np.empty(len(log), np.int32)
     for start in range(0, len(log), CHUNK):
         number[start : start + CHUNK] = periods.number(log.time[start : start + CHUNK])
+    waits, late = pending_of(log, number, parts, now)
     of = log.version * np.int32(parts) + number
     there = np.flatnonzero(np.bincount(of, minlength=width * parts))
     cell = np.full(width * parts, NONE, np.int32)
     cell[there] = np.arange(len(there))
-    of = cell[of]
-    labelled, size = log.label != NONE, len(there)
+    of, size = cell[of], len(there)
     version, period = there // parts, there % parts
-    pending = _pending(log, number, len(periods), period, now)
+    labelled = log.label != NONE
     hit = labelled & (log.label == log.prediction)
     rows, n, right = (np.bincount(of[chosen], minlength=size) for chosen in (slice(None), labelled, hit))
-    design, clusters = _clusters(log, of, labelled, hit, n, right)
-    effective = n / design
-    accuracy = np.where(n >= LEAST, _share(right, n), np.nan)
+    lag = period - trained[version]
+    use = (n >= LEAST) & ~waits[period] & (lag >= 0)
+    if use.sum() > MOST:
+        problem = f"The log has {int(use.sum()):,} cells of a version and a {periods.unit}."
+        raise BadInput(problem, f"Expected at most {MOST:,}.", "Give a longer --period.")
+    accuracy = np.where(n >= LEAST, share(right, n), np.nan)
+    chosen, weighted, design = chosen_by_score(log, of, labelled, hit, use)
+    accuracy = np.where(use & np.isfinite(weighted), weighted, accuracy)
+    of_groups, clusters = _clusters(log, of, labelled, hit, n, right)
+    effective = n / design / of_groups
     low, high = wilson(accuracy, effective, clusters)
+    fixed, moved = at_constant_mix(log, of, period, use)
+    if chosen == "weighted":
+        fixed = accuracy  # shares of labelled rows are no mix of all rows
     often = int(np.bincount(log.label[labelled], minlength=1).argmax()) if labelled.any() else NONE
     common = np.bincount(of[labelled & (log.label == often)], minlength=size)
     cells = Cells(
-        version, period, period - trained[version], rows, n, right, accuracy, effective, low, high,
-        pending, math.nan, of,
+        version, period, lag, rows, n, right, accuracy, effective, low, high, waits[period], late, chosen,
+        np.where(use, fixed, np.nan), moved, math.nan, of,
     )  # fmt: skip
-    return replace(cells, chance=float(common[cells.usable].sum() / max(n[cells.usable].sum(), 1)))
+    return replace(cells, chance=float(common[use].sum() / max(n[use].sum(), 1)))
 
 
 def wilson(share: Floats, n: Floats, clusters: Floats | None = None) -> tuple[Floats, Floats]:
@@ -109,10 +130,6 @@ def wilson(share: Floats, n: Floats, clusters: Floats | None = None) -> tuple[Fl
         centre = (share + size / 2) / (1 + size)
         half = z / (1 + size) * np.sqrt(share * (1 - share) / n + size / (4 * n))
     return np.maximum(centre - half, 0), np.minimum(centre + half, 1)
-
-
-def _share(part: Ints, n: Ints) -> Floats:
-    return np.where(n > 0, part / np.maximum(n, 1), np.nan)
 
 
 def _clusters(
@@ -138,7 +155,7 @@ def _clusters(
     cell[pair] = at
     there = n_of > 0
     members, hits, cell = n_of[there].astype(np.float64), np.bincount(pair, hit[labelled])[there], cell[there]
-    p = _share(right, n)
+    p = share(right, n)
     groups = np.bincount(cell, minlength=size)
     apart = np.bincount(cell, (hits - p[cell] * members) ** 2, size) * groups / np.maximum(groups - 1, 1)
     squares = np.bincount(cell, members**2, size)
@@ -149,28 +166,3 @@ def _clusters(
     likeness = float(np.clip((apart[several].sum() - single.sum()) / more, 0, 1)) if more > 0 else 0.0
     design = 1 + np.maximum(mean_size - 1, 0) * likeness
     return design, np.where(n > 0, n / np.maximum(mean_size, 1e-9), np.nan)
-
-
-def _pending(log: Log, number: npt.NDArray[np.int32], periods: int, period: Ints, now: int) -> Bools:
-    """(K,) whether a good part of the labels of a period is still to come, by how late the labels of earlier
-    predictions were (Kaplan–Meier); without times of labels, whether the last periods have far fewer labels."""
-    timed = (log.label_time != UNTIMED) & (log.label_time != LATER)
-    if timed.any():
-        span = max(1, now - int(log.time.min()) + 1)
-        scale = BINS / span
-        age = np.clip(((now - log.time) * scale).astype(np.int64), 0, BINS - 1)
-        delay = np.clip(((log.label_time[timed] - log.time[timed]) * scale).astype(np.int64), 0, BINS - 1)
-        events = np.bincount(delay, minlength=BINS)
-        open_ = np.bincount(age[log.label_time == LATER], minlength=BINS)
-        at_risk = np.cumsum((events + open_)[::-1])[::-1]
-        left = np.cumprod(1 - events / np.maximum(at_risk, 1))
-        come = (1 - left) / max(1 - left[-1], 1e-12)
-        share = np.bincount(number, come[age], periods) / np.maximum(np.bincount(number, minlength=periods), 1)
-        return np.asarray(share[period] < COMPLETE)
-    of_period = np.bincount(number, minlength=periods)
-    labels = np.bincount(number[log.label != NONE], minlength=periods)
-    shares = labels / np.maximum(of_period, 1)
-    usual = float(np.median(shares[labels > 0])) if labels.any() else 0.0
-    complete = np.flatnonzero(shares >= UNLIKE * usual)
-    last = int(complete[-1]) if len(complete) else -1
-    return np.asarray(period > last)

@@ -1,18 +1,20 @@
-"""What a version will be worth in the next periods, and whether a fresh one would pay."""
+"""What a version will be worth in the next periods, and whether a newly trained one would pay."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from driftline.eval.scoring.bands import Z, student
-from driftline.eval.service_log.cells import Cells
-from driftline.eval.service_log.trend import FREE, Fading, Line, fading
+from driftline.eval.scoring.bands import Band, Z
+from driftline.eval.service_log.causes import Stale, half_of, of_labels
+from driftline.eval.service_log.cells import Cells, Ints
+from driftline.eval.service_log.trend import FREE, Line
 
 HORIZON = 3  # periods after the last one of the log
-CLEAR = 6.0  # by how much one shape must be the better description (BIC) to stand alone
+STARTS = 3  # versions from which on their starts have a trend
 
 
 @dataclass(frozen=True)
@@ -31,89 +33,100 @@ class Ahead:
 
 @dataclass(frozen=True)
 class Advice:
-    """Whether to train a fresh version now."""
+    """Whether to train a new version now."""
 
     retrain: bool | None
     """None: not known"""
     payback: float | None
     """periods until what it saves is what it costs"""
-    gain: tuple[float, float, float] | None
-    """accuracy that a fresh version has more in the next period, with a 95 % interval"""
+    gain: Band | None
+    """() accuracy that a new version has more in the next period"""
     because: str
 
 
 def forecast(cells: Cells, fit: Line, periods: int) -> list[Ahead]:
-    """Of the versions in the last complete period, up to `HORIZON` periods after the log; [] with too few cells.
-    Accuracy falls as it did: in a straight line, or exponentially towards chance if that leaves less. Beyond the
-    longest tested age the interval holds both lines, unless one is clearly the better description. It is of what a cell
-    of average size will show, and never narrower than labels alone make it: of few cells the scatter is often small by
-    chance, and a lower accuracy scatters more than theirs."""
+    """Of the versions in the last complete period, up to `HORIZON` periods after the log, by the line; [] with too few
+    cells, or labels of the labelled rows only. The interval is of what a cell of average size will show."""
     use = cells.usable
-    if fit.free < FREE or not use.any() or not math.isfinite(fit.slope):
+    if cells.labels == "only" or fit.free < FREE or not np.isfinite(fit.slope.value):
         return []
     last = int(cells.period[use].max())
     of = use & (cells.period == last)
-    lags = dict(zip(cells.version[of].tolist(), cells.lag[of].tolist(), strict=True))
     longest, ahead = int(cells.lag[use].max()), []
-    wide, labels = float(student(fit.free + 1)), 1 / float((1 / cells.labelled[use]).mean())
-    shapes: list[Line | Fading] = [fit]
-    within = shapes
-    if (fade := fading(cells, fit)) is not None:
-        apart = int(use.sum()) * math.log(max(fit.loss, 1e-12) / max(fade.line.loss, 1e-12))
-        shapes = [fade, fit] if apart > 0 else [fit, fade]
-        shapes = shapes if abs(apart) < CLEAR else shapes[:1]
-        within = shapes if apart > 0 else shapes[:1]
+    n = 1 / float((1 / cells.labelled[use]).mean())
     for period in range(last + 1, max(periods - 1, last) + HORIZON + 1):
-        for version, lag in lags.items():
+        for version, lag in zip(cells.version[of].tolist(), cells.lag[of].tolist(), strict=True):
             age = lag + period - last
-            beyond = age > longest
-            drawn = shapes if beyond else within
-            spans = []
-            for value, of_line, scatter in (one.at(version, age) for one in drawn):
-                of_labels = max(value * (1 - value), 0.0) / labels
-                spans.append((value, max(wide * math.sqrt(of_line + scatter), Z * math.sqrt(of_line + of_labels))))
-            low, high = min(value - half for value, half in spans), max(value + half for value, half in spans)
-            value, low, high = (min(max(end, 0.0), 1.0) for end in (spans[0][0], low, high))
-            ahead.append(Ahead(version, period, age, value, low, high, beyond))
+            value, weights = fit.at(version, age)
+            of_cell = (np.array([period]), np.array([max(value * (1 - value), 0.0) / n]))
+            half = float(fit.scatter.halves(weights[None], of_cell)[0])
+            ends = (min(max(end, 0.0), 1.0) for end in (value, value - half, value + half))
+            ahead.append(Ahead(version, period, age, *ends, age > longest))
     return ahead
 
 
 def advice(
-    cells: Cells, fit: Line, ahead: list[Ahead], cost_error: float | None, cost_retrain: float | None, unit: str
-) -> Advice:
-    """cost_error, cost_retrain: of one wrong answer, and of training a version, in one currency. unit: of periods.
+    cells: Cells, fit: Line, trained: Sequence[int], ahead: list[Ahead], stale: Stale | None,
+    costs: tuple[float, float] | None, unit: str,
+) -> Advice:  # fmt: skip
+    """costs: of one wrong answer, and of training a version, in one currency. unit: of periods.
 
-    A fresh version is worth what versions had at the youngest age, on average. Payback: what training costs over what
+    Nothing is advised unless an older version is shown to be behind a newer one. Payback: what training costs over what
     it saves in one period: errors of so many predictions [alpha = c / (e N), Regol et al. 2025, eq. 3]."""
-    use = cells.usable
     if not ahead:
-        return Advice(None, None, None, "Too few complete cells: nothing can be forecast.")
+        return Advice(None, None, None, "Nothing can be forecast, and so nothing is advised.")
     young = _young(cells)
+    if stale is None or not stale.shown:
+        because = (
+            f"Whether training again helps is not known: no older version is shown behind a newer one in one {unit}."
+        )
+        order = young[np.argsort([trained[int(v)] for v in cells.version[young]], kind="stable")][-6:]
+        starts = ", ".join(f"{100 * one:.1f}" for one in cells.accuracy[order])
+        return Advice(None, None, None, because + (f" Versions started at {starts} %." if len(order) > 1 else ""))
     if len(young) < 2:
-        because = "Only one version was tested when as young: what a fresh one would reach is not known."
+        because = "Only one version was tested when as young: what a new one would reach is not known."
         return Advice(None, None, None, because)
     newest = max((one for one in ahead if one.period == ahead[0].period), key=lambda one: (-one.lag, one.version))
-    fresh = float(np.mean(cells.accuracy[young]))
-    of_fresh = float(fit.scatter[np.searchsorted(np.flatnonzero(use), young)].sum()) / len(young) ** 2
-    gain = fresh - newest.value
-    half = math.hypot((newest.high - newest.low) / 2, float(student(fit.free + 1)) * math.sqrt(of_fresh))
-    interval = (gain, gain - half, gain + half)
-    gained, low, high = (f"{100 * end:+.1f}".replace("-", "−") for end in interval)
-    points = f"A fresh version would gain {gained} points ({low} to {high})"
-    if cost_error is None or cost_retrain is None:
-        return Advice(None, None, interval, f"{points}; no costs were given.")
-    rows = float(np.mean(cells.rows[use & (cells.version == newest.version)]))
-    payback = cost_retrain / (cost_error * rows) / gain if gain > 0 and cost_error > 0 else None
-    if interval[1] <= 0 <= interval[2]:
-        return Advice(None, payback, interval, f"{points}: whether it is better is not known.")
-    if payback is None:
-        return Advice(False, None, interval, f"{points}: it saves nothing.")
+    band = _gain(cells, fit, trained, young, newest)
+    gain = float(band.value)
+    gained, low, high = (f"{100 * float(end):+.1f}".replace("-", "−") for end in (band.value, band.low, band.high))
+    points = f"A new version would gain {gained} points ({low} to {high})"
+    if costs is None:
+        return Advice(None, None, band, f"{points}; no costs were given.")
+    of = cells.usable & (cells.version == newest.version)
+    payback = costs[1] / (costs[0] * float(np.mean(cells.rows[of]))) / gain if gain > 0 and costs[0] > 0 else None
+    if payback is None or band.low <= 0:
+        return Advice(None, payback, band, f"{points}: whether it is better is not known.")
     pays = payback <= HORIZON
     verdict = f"it pays back in {payback:.1f} {unit}s, {'within' if pays else 'beyond'} the next {HORIZON}"
-    return Advice(pays, payback, interval, f"{points}: {verdict}.")
+    return Advice(pays, payback, band, f"{points}: {verdict}.")
 
 
-def _young(cells: Cells) -> np.ndarray:
+def _gain(cells: Cells, fit: Line, trained: Sequence[int], young: Ints, newest: Ahead) -> Band:
+    """() what a version that starts in the period of a forecast has more. It starts at the mean of `young` cells, or on
+    a line over the dates of versions where that has more than labels explain. Levels of versions by all their cells say
+    how much starts differ; it is at least what labels say."""
+    y, versions = cells.accuracy[young], cells.version[young].tolist()
+    own = [fit.at(v, float(cells.lag[young[0]])) for v in versions]
+    level = np.array([value for value, _ in own])
+    labels = float(np.mean([weights**2 @ fit.scatter.of_labels for _, weights in own]))
+    x = np.array([trained[v] for v in versions], np.float64)
+    m, centred = len(y), x - x.mean()
+    squares = float(centred @ centred)
+    trend, free, far = np.zeros(m), m - 1, 1 + 1 / m
+    if m >= STARTS and squares and abs(centred @ level) > Z * (labels * squares) ** 0.5:
+        trend, free, far = centred / squares, m - 2, far + (newest.period - x.mean()) ** 2 / squares
+    rest = level - level.mean() - centred * float(trend @ level)
+    start = float(y.mean() + (newest.period - x.mean()) * (trend @ y))
+    weights = fit.at(newest.version, newest.lag)[1]
+    of_newest = (float(fit.scatter.halves(weights[None])[0]) / Z) ** 2
+    spread = max(float(rest @ rest) / free, labels) * far
+    half = half_of([(of_newest, math.inf), (float(of_labels(cells)[young].mean()) / m, math.inf), (spread, free)])
+    gain = start - newest.value
+    return Band(*(np.array(end) for end in (gain, gain - half, gain + half)))
+
+
+def _young(cells: Cells) -> Ints:
     """Places of the usable cells of the youngest age that any version was tested at."""
     use = np.flatnonzero(cells.usable)
-    return use[cells.lag[use] == cells.lag[use].min()] if len(use) else use
+    return use[cells.lag[use] == cells.lag[use].min()]

@@ -1,296 +1,223 @@
-"""How fast versions of a model lose accuracy: slope and half-life, from cells.
+"""How accuracy of versions changes with their age, from cells: a line, a curve by age, and what they scatter beyond it.
 
-A cell is one version in one period. Levels of versions are their own; the loss by age is one for all. Cells scatter
-more than their labels say, since periods differ: the variance between periods is estimated beside that of labels.
+A cell is one version in one period. Levels of versions are their own; the change with age is one for all. Periods
+differ by more than labels say, and one is like the next: what is special to a period is an autoregressive process whose
+variance and memory are not known. Intervals are over all that could be, weighted by how well each explains the rests.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from driftline.eval.scoring.bands import Floats, Z, quantiles, student
+from driftline.eval.scoring.bands import Array, Band, Floats, quantiles, share
 from driftline.eval.scoring.decay import first_below
 from driftline.eval.service_log.cells import Cells
 
 Ints = npt.NDArray[np.int64]
-REPLICATES = 1_000
 FREE = 3  # degrees of freedom below which nothing is forecast
-EMPTY = 1e-9  # squares of a column that levels explain
-STEPS = 60  # of the search for the variance between cells
+SPREADS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # of periods, over that of the rests
+MEMORIES = {0.0: 0.1, 0.6: 0.5, 0.95: 1.0}
+"""likeness of a period and the next → how much it is expected. Few periods cannot show a long memory, which alone looks
+like a fall: equal weights call 7 % of such logs falling where 2.5 % is stated"""
+DRAWS = 400  # of a half-life
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """Covariances that K cells may have: variance of labels, and a process over periods. G pairs of its spread and its
+    memory."""
+
+    period: Ints
+    """(K,)"""
+    of_labels: Floats
+    """(K,) variances"""
+    variance: Floats
+    """(G,) of periods"""
+    memory: Floats
+    """(G,)"""
+    weight: Floats
+    """(G,) sum 1"""
+
+    def covariance(self, g: int) -> Floats:
+        """(K, K) by the g-th pair."""
+        return np.diag(self.of_labels) + self.shared(g, self.period)
+
+    def shared(self, g: int, period: Array) -> Floats:
+        """(K, J) covariance of the cells with what is special to periods (J,)."""
+        gaps = np.abs(self.period[:, None] - period[None, :])
+        return np.asarray(self.variance[g] * self.memory[g] ** gaps)
+
+    def halves(self, weights: Floats, ahead: tuple[Array, Array] | None = None) -> Floats:
+        """(J,) half the 95 % interval of weights (J, K) @ cells. ahead: against what cells of periods (J,) to come
+        show, with such variances (J,) by their labels."""
+        from scipy.special import ndtr
+
+        spans = []
+        for g in range(len(self.weight)):
+            span = ((weights @ self.covariance(g)) * weights).sum(1)
+            if ahead is not None:
+                common = (weights * self.shared(g, ahead[0]).T).sum(1)
+                span = span + self.variance[g] - 2 * common + ahead[1]
+            spans.append(np.sqrt(np.maximum(span, 0)))
+        deviation = np.maximum(np.stack(spans), 1e-12)
+        low, high = np.zeros(len(weights)), 40 * deviation.max(0)
+        for _ in range(60):  # of a mixture of normal distributions
+            middle = (low + high) / 2
+            inside = self.weight @ (2 * ndtr(middle / deviation) - 1) >= 0.95
+            low, high = np.where(inside, low, middle), np.where(inside, middle, high)
+        return high
 
 
 @dataclass(frozen=True)
 class Line:
-    """Generalised least squares of K cells with an own level for each version. Cells of one period share what is
-    special to it."""
+    """Least squares of K cells with an own level for each version, weighted by labels."""
 
-    slope: float
-    """change of accuracy per period; NaN: no version has two ages"""
-    low: float
-    high: float
-    places: dict[int, int]
-    """version → place of its level among the coefficients; the slope is the last"""
-    coefficients: Floats
-    """(V + 1,)"""
-    covariance: Floats
-    """(V + 1, V + 1) of them"""
-    variance: float
-    """of a cell of average size about the line"""
+    slope: Band
+    """() change of accuracy per period of age; NaN: no version has two ages"""
+    levels: dict[int, tuple[float, Floats]]
+    """version → accuracy at age 0 by the line, and its (K,) weights of cells"""
+    weights: Floats
+    """(K,) of the slope"""
     free: int
     """degrees of freedom"""
-    between: float
-    """variance of periods, beside that of labels"""
-    scatter: Floats
-    """(K,) variance of each cell by its labels and its period, as the rests have it"""
-    loss: float
-    """weighted sum of squares of the rests"""
+    scatter: Scatter
 
-    def at(self, version: int, lag: float) -> tuple[float, float, float]:
-        """Accuracy of a version at an age, its variance, and the variance of cells of average size about it."""
-        x = np.zeros(len(self.coefficients))
-        x[self.places[version]], x[-1] = 1, lag
-        return float(x @ self.coefficients), float(x @ self.covariance @ x), self.variance
+    def at(self, version: int, lag: float) -> tuple[float, Floats]:
+        """Accuracy of a version at an age, and its (K,) weights of cells."""
+        level, weights = self.levels[version]
+        return level + lag * float(self.slope.value), weights + lag * self.weights
 
 
 def line(version: Ints, period: Ints, lag: Ints, accuracy: Floats, effective: Floats) -> Line:
     """Of K cells with numbers: version, period, lag, accuracy and number of independent labels."""
-    of_labels = _of_labels(accuracy, effective)
+    average = float(np.average(accuracy, weights=effective))  # one for all: a cell without mistakes is not certain
+    of_labels = max(average * (1 - average), 1e-4) / effective
     names, place = np.unique(version, return_inverse=True)
-    design = np.concatenate([np.eye(len(names))[place], lag[:, None]], 1).astype(np.float64)
-    ages = bool((np.bincount(place, lag**2) * np.bincount(place) > np.bincount(place, lag) ** 2).any())
-    design = design if ages else design[:, :-1]
-    free = len(accuracy) - design.shape[1]
-    period = np.unique(period, return_inverse=True)[1]
-    between = _between(design, period, accuracy, of_labels, free)
-    if between > 0:  # cells of one period say the same about it
-        free = max(min(free, int(period.max()) + 1 - design.shape[1]), min(free, 1))
-    size = float((between + of_labels).mean())
-    fitted, inverse, loss = _solved(design, period, accuracy, of_labels / size, between / size)
-    variance = loss / (len(accuracy) - design.shape[1]) if free > 0 else math.nan
-    if free > 0 and accuracy.mean() in (0, 1):  # cells without one mistake are alike, not certain
-        variance = size
-    covariance = inverse * variance
-    if not ages:
-        fitted, covariance = np.append(fitted, math.nan), np.full((len(names) + 1,) * 2, math.nan)
-    half = float(student(free + 1)) * math.sqrt(covariance[-1, -1]) if free > 0 and ages else math.nan
-    slope, scatter = float(fitted[-1]), (of_labels + between) / size * variance
-    places = {int(name): k for k, name in enumerate(names)}
-    return Line(slope, slope - half, slope + half, places, fitted, covariance, variance, free, between, scatter, loss)
+    n = 1 / of_labels
+    own = (place[:, None] == np.arange(len(names))) * n[:, None]
+    own = own / own.sum(0)  # (K, V) weights of each version's mean
+    centred = lag - own.T[place] @ lag
+    squares = float(n @ centred**2)
+    ages = squares > 1e-9 * float(n.sum())
+    weights = n * centred / squares if ages else np.full(len(n), np.nan)
+    weights = weights - own @ np.bincount(place, weights) if ages else weights
+    free = len(accuracy) - len(names) - ages
+    slope = float(weights @ accuracy)
+    rest = accuracy - (own.T @ accuracy)[place] - (slope * centred if ages else 0)
+    scatter = _scatter(place, period, lag if ages else None, accuracy, of_labels, rest, free)
+    half = float(scatter.halves(weights[None])[0]) if ages and free > 0 else math.nan
+    levels = {}
+    for v, name in enumerate(names.tolist()):
+        of = own[:, v] - (float(own[:, v] @ lag) * weights if ages else 0)
+        levels[name] = (float(of @ accuracy), of)
+    band = Band(*(np.array(slope + side * half) for side in (0 if ages else math.nan, -1, 1)))
+    return Line(band if ages else Band(*[np.array(math.nan)] * 3), levels, weights, free, scatter)
+
+
+def _scatter(
+    place: Ints, period: Ints, lag: Ints | None, accuracy: Floats, of_labels: Floats, rest: Floats, free: int
+) -> Scatter:
+    """Weights by the restricted likelihood of the rests [Patterson & Thompson 1971], in units of their spread."""
+    from scipy.linalg import solve_triangular
+
+    pairs = [(0.0, 0.0, 1.0)]
+    if free > 0:
+        unit = max(float((rest**2).sum()) / free, float(of_labels.mean()))
+        pairs += [(spread**2 * unit, memory, w) for spread in SPREADS for memory, w in MEMORIES.items()]
+    variance, memory, expected = (np.array(of) for of in zip(*pairs, strict=True))
+    expected[1:] /= sum(MEMORIES.values())
+    known = Scatter(period, of_labels, variance, memory, expected / expected.sum())
+    if free < 1:
+        return known
+    several = np.bincount(place)[place] > 1  # what is alone says nothing: its level takes it up
+    place = np.unique(place[several], return_inverse=True)[1]
+    columns = [np.eye(int(place.max()) + 1)[place]] + ([] if lag is None else [lag[several, None]])
+    columns = [*columns, accuracy[several, None]]
+    design = np.concatenate(columns, 1).astype(np.float64)
+    logs = []
+    for g in range(len(variance)):
+        root = np.linalg.cholesky(known.covariance(g)[np.ix_(several, several)])
+        scaled = solve_triangular(root, design, lower=True)
+        triangle = np.abs(np.diag(np.linalg.qr(scaled, "r")))
+        logs.append(-np.log(np.diag(root)).sum() - np.log(triangle[:-1]).sum() - triangle[-1] ** 2 / 2)
+    weight = known.weight * np.exp(np.array(logs) - max(logs))
+    return Scatter(period, of_labels, variance, memory, weight / weight.sum())
 
 
 @dataclass(frozen=True)
-class Fading:
-    """The same cells with a fall that slows down: c + A exp(−rate · age), an own A for each version."""
-
-    chance: float
-    """c: what is left at last"""
-    line: Line
-    """its coefficients are A and the rate; `loss` is of this shape"""
-
-    def at(self, version: int, lag: float) -> tuple[float, float, float]:
-        """As `Line.at`."""
-        fit = self.line
-        x = self.design(np.array([version]), np.array([lag]))[0]
-        level, rate = (float(fit.coefficients[k]) for k in (fit.places[version], -1))
-        return self.chance + level * math.exp(-rate * lag), float(x @ fit.covariance @ x), fit.variance
-
-    def design(self, version: Ints, lag: npt.NDArray[Any]) -> Floats:
-        """(K, V + 1) change of the accuracy of versions (K,) at ages (K,) with each coefficient."""
-        place = np.array([self.line.places[v] for v in version.tolist()])
-        return _bent(place, lag, self.line.coefficients[:-1], float(self.line.coefficients[-1]))
-
-
-def _bent(place: Ints, lag: npt.NDArray[Any], levels: Floats, rate: float) -> Floats:
-    out = np.zeros((len(lag), len(levels) + 1))
-    left = np.exp(-rate * lag)
-    out[np.arange(len(lag)), place], out[:, -1] = left, -levels[place] * lag * left
-    return out
-
-
-def fading(cells: Cells, fit: Line) -> Fading | None:
-    """By Gauss–Newton, with the variances of the line; None where nothing falls, or all is gone."""
-    use = cells.usable
-    version, lag = cells.version[use], cells.lag[use]
-    accuracy, n = cells.accuracy[use], cells.effective[use]
-    chance = cells.chance
-    period = np.unique(cells.period[use], return_inverse=True)[1]
-    place = np.array([fit.places[v] for v in version.tolist()])
-    if not fit.slope < 0 or not (fit.coefficients[:-1] > chance).all():
-        return None
-    of_labels = _of_labels(accuracy, n)
-    size = float((of_labels + fit.between).mean())  # as in `line`: a cell of average size has the variance 1
-    of_labels, between = of_labels / size, fit.between / size
-    levels = fit.coefficients[:-1] - chance
-    rate = -fit.slope / float(levels.mean())
-    inverse, loss = np.zeros((0, 0)), math.inf
-    for _ in range(STEPS):
-        design = _bent(place, lag, levels, rate)
-        rest = accuracy - chance - levels[place] * np.exp(-rate * lag)
-        change, inverse, _ = _solved(design, period, rest, of_labels, between)
-        loss = _solved(design[:, :0], period, rest, of_labels, between)[2]
-        levels, rate = levels + change[:-1], rate + float(change[-1])
-        if not (levels > 0).all() or not 0 < rate < 1:
-            return None
-        if np.abs(change).max() < EMPTY:
-            break
-    coefficients = np.append(levels, rate)
-    variance = loss / max(len(lag) - len(coefficients), 1)
-    return Fading(
-        chance, replace(fit, coefficients=coefficients, covariance=inverse * variance, variance=variance, loss=loss)
-    )
-
-
-def _of_labels(accuracy: Floats, effective: Floats) -> Floats:
-    """(K,) variance of cells by their labels; one share for all, because a cell without mistakes is not certain."""
-    mean = float(np.average(accuracy, weights=effective))
-    return np.asarray(max(mean * (1 - mean), 1e-4) / effective)
-
-
-def _solved(
-    design: Floats, period: Ints, accuracy: Floats, of_labels: Floats, between: float
-) -> tuple[Floats, Floats, float]:
-    """Coefficients, the inverse of the normal matrix, and the weighted squares of the rests, where cells have the
-    variance `of_labels` each and those of one period `between` in common."""
-    inside = np.concatenate([design, accuracy[:, None]], 1)
-    scaled = inside / of_labels[:, None]
-    sums = np.zeros((int(period.max()) + 1, inside.shape[1]))
-    np.add.at(sums, period, scaled)
-    share = between / (1 + between * np.bincount(period, 1 / of_labels))
-    products = inside.T @ scaled - sums.T @ (sums * share[:, None])  # Sherman–Morrison in each period
-    normal, right = products[:-1, :-1], products[:-1, -1]
-    inverse = np.asarray(np.linalg.pinv(normal, hermitian=True), np.float64)
-    fitted = inverse @ right
-    return fitted, inverse, max(float(products[-1, -1] - right @ fitted), 0.0)
-
-
-def _between(design: Floats, period: Ints, accuracy: Floats, of_labels: Floats, free: int) -> float:
-    """Variance between periods beyond that of labels, so that the weighted squares of the rests are as many as the
-    degrees of freedom [Paule & Mandel 1982]; 0 if labels explain them all, or if no difference of periods does."""
-
-    def excess(between: float) -> float:
-        return _solved(design, period, accuracy, of_labels, between)[2] - free
-
-    low, high = 0.0, 1.0
-    if free < 1 or excess(low) <= 0 or excess(high) > 0:
-        return 0.0
-    for _ in range(STEPS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if excess(middle) > 0 else (low, middle)
-    return high
-
-
-@dataclass(frozen=True)
-class Decay:
+class Curve:
     """Of the versions that were tested at the youngest age. A lags from that one on."""
 
     lags: Ints
     """(A,)"""
-    accuracy: Floats
+    accuracy: Band
     """(A,) mean of versions when young, and the mean change of those that were tested at both ages"""
-    low: Floats
-    high: Floats
     retained: Floats
     """(A,) share of the accuracy above chance that is left"""
-    half_life: float
-    """lags until half of it is left, by the curve that only falls; infinity: not reached; NaN: never above chance, or
-    no second age"""
-    half_life_low: float
-    half_life_high: float
     versions: Ints
     """(A,) how many"""
 
 
-def decay(cells: Cells, fit: Line, rng: np.random.Generator) -> Decay:
-    """Replicates draw each cell again, with the scatter of labels and of periods."""
+def by_age(cells: Cells, fit: Line) -> Curve:
+    """Accuracy at each age that was tested."""
+    use = np.flatnonzero(cells.usable)
+    version, lag, accuracy = (of[use] for of in (cells.version, cells.lag, cells.accuracy))
+    lags = np.unique(lag)
+    first = {int(v): k for k, v in enumerate(version) if lag[k] == lags[0]}
+    table, count, left = np.zeros((len(lags), len(use))), [], []
+    for weights, age in zip(table, lags.tolist(), strict=True):
+        weights[list(first.values())] = 1 / len(first)
+        both = [k for k in np.flatnonzero(lag == age).tolist() if int(version[k]) in first]
+        young = [first[int(version[k])] for k in both]
+        np.add.at(weights, both, 1 / max(len(both), 1))
+        np.add.at(weights, young, -1 / max(len(both), 1))
+        count.append(len(both))
+        left.append(share(np.sum(accuracy[both] - cells.chance), np.sum(accuracy[young] - cells.chance)))
+    value = np.where(np.array(count) > 0, table @ accuracy, math.nan)
+    half = fit.scatter.halves(table)
+    band = Band(value, value - half, value + half).of_share()
+    return Curve(lags, band, np.array(left, np.float64), np.array(count, np.int64))
+
+
+def half_life(cells: Cells, curve: Curve, fit: Line, rng: np.random.Generator) -> Band:
+    """() lags until half of the accuracy above chance is left, by the nearest curve that only falls (isotonic): the
+    first of many small cells that is low by chance ends nothing. Infinity: never in the tested time. Replicates draw
+    cells with the scatter of labels and periods."""
     use = cells.usable
-    r, n = (_placed(cells, use, values) for values in (cells.accuracy, cells.effective))
-    lags = np.flatnonzero((~np.isnan(r)).any(0))
-    drawn = np.stack([_placed(cells, use, _put(use, values)) for values in _drawn(cells, fit, rng)])
-    values, count = _by_age(r[None], lags)
-    draws, _ = _by_age(drawn, lags)
-    left, lefts = (_left(one, cells.chance, lags) for one in (r[None], drawn))
-    low, high = quantiles(draws, (0.025, 0.975))
-    worth = count**2 / np.maximum(np.where(_both(r, lags), 1 / n[:, lags], 0).sum(0), EMPTY)
-    since = (lags - lags[0]).astype(np.float64)
-    half, times = (_half_life(one, worth, since) for one in (left, lefts))
-    ends = quantiles(times, (0.025, 0.975))
-    return Decay(
-        lags, values[0], np.clip(low, 0, 1), np.clip(high, 0, 1), left[0],
-        float(half[0]), float(ends[0]), float(ends[1]), count,
-    )  # fmt: skip
+    known = np.flatnonzero(np.isfinite(curve.retained))
+    if len(known) < 2 or known[0]:
+        return Band(*[np.array(math.nan)] * 3)
+    version, lag, accuracy = (of[use] for of in (cells.version, cells.lag, cells.accuracy))
+    of_pairs = rng.multinomial(DRAWS, fit.scatter.weight)
+    drawn = [
+        rng.multivariate_normal(accuracy, fit.scatter.covariance(g), n, method="cholesky")
+        for g, n in enumerate(of_pairs.tolist())
+        if n
+    ]
+    young = {int(v): k for k, v in enumerate(version) if lag[k] == curve.lags[0]}
+    pairs = [
+        [(k, young[int(version[k])]) for k in np.flatnonzero(lag == curve.lags[a]).tolist() if int(version[k]) in young]
+        for a in known.tolist()
+    ]
+    above = np.concatenate([accuracy[None], *drawn]) - cells.chance
+    sums = [[above[:, list(of)].sum(1) for of in zip(*one, strict=True)] for one in pairs]
+    left = np.stack([share(now, np.where(first > 0, first, np.nan)) for now, first in sums], 1)
+    worth = curve.versions[known].astype(np.float64)
+    times = _halves(left, worth, (curve.lags[known] - curve.lags[0]).astype(np.float64))
+    low, high = quantiles(times[1:], (0.025, 0.975))
+    return Band(times[0], low, high)
 
 
-def _half_life(left: Floats, worth: Floats, since: Floats) -> Floats:
-    """(B,) lags until half is left, of shares (B, A) of so many labels (A,), by the nearest curve that only falls
-    (isotonic): the first of many small cells that is low by chance ends nothing."""
+def _halves(left: Floats, worth: Floats, since: Floats) -> Floats:
+    """left (B, A): shares of so many versions (A,) → (B,) lags."""
     from scipy.optimize import isotonic_regression
 
-    there = np.isfinite(left[0])
-    if there.sum() < 2 or not there[0]:
-        return np.full(len(left), math.nan)
     out = np.full(len(left), math.nan)
-    for k in np.flatnonzero(np.isfinite(left[:, there]).all(1)).tolist():
-        falls = isotonic_regression(left[k, there], weights=worth[there], increasing=False).x
-        out[k] = first_below(falls / falls[0], 0.5, since[there])
+    for k in np.flatnonzero(np.isfinite(left).all(1)).tolist():
+        falls = isotonic_regression(left[k], weights=worth, increasing=False).x
+        out[k] = first_below(falls / falls[0], 0.5, since)
     return out
-
-
-def _drawn(cells: Cells, fit: Line, rng: np.random.Generator) -> Floats:
-    """(B, K) accuracies of the usable cells as other labels and other periods would have them. What is special to
-    periods is what a curve leaves: an own level of each age where versions share ages, else a fall that slows down if
-    it fits better than the line. A curve that bends is no scatter."""
-    use = cells.usable
-    p, n = cells.accuracy[use], cells.effective[use]
-    of_labels = np.maximum(p * (1 - p), 1 / (n + 4)) / n
-    period = np.unique(cells.period[use], return_inverse=True)[1]
-    ages = [np.unique(of[use], return_inverse=True)[1] for of in (cells.version, cells.lag)]
-    design = np.concatenate([np.eye(int(of.max(initial=0)) + 1)[of] for of in ages], 1)
-    free = len(p) - int(np.linalg.matrix_rank(design)) if len(p) else 0
-    between, more, above = fit.between, 1.0, p - cells.chance
-    if free < FREE and (bent := fading(cells, fit)) is not None and bent.line.loss < fit.loss:
-        design, free = bent.design(cells.version[use], cells.lag[use]), len(p) - len(fit.coefficients)
-    if free >= FREE:
-        between = _between(design, period, above, _of_labels(p, n), free)
-        more = max(_solved(design, period, above, _of_labels(p, n), between)[2] / free, 1.0)
-    wide = float(student((free if free >= FREE else fit.free) + 1)) / Z if fit.free > 0 else 1.0
-    shared = rng.standard_normal((REPLICATES, int(period.max(initial=0)) + 1))[:, period] * math.sqrt(between) * wide
-    return p + shared + rng.standard_normal((REPLICATES, len(p))) * np.sqrt(of_labels * more)
-
-
-def _put(use: npt.NDArray[np.bool_], values: Floats) -> Floats:
-    out = np.full(len(use), np.nan)
-    out[use] = values
-    return out
-
-
-def _placed(cells: Cells, use: npt.NDArray[np.bool_], values: Floats) -> Floats:
-    """(V, L) values of the usable cells by version and lag; NaN: none."""
-    lags = int(cells.lag[use].max(initial=0)) + 1
-    out = np.full((int(cells.version.max()) + 1, lags), np.nan)
-    out[cells.version[use], cells.lag[use]] = values[use]
-    return out
-
-
-def _by_age(r: Floats, lags: Ints) -> tuple[Floats, Ints]:
-    """r (B, V, L) → (B, A) accuracy by age, (A,) number of versions."""
-    own, both = r[:, :, lags[0]], _both(r[0], lags)
-    change = np.where(both, r[:, :, lags] - own[:, :, None], 0).sum(1) / np.where(both.any(0), both.sum(0), np.nan)
-    return np.nanmean(own, 1)[:, None] + change, both.sum(0)
-
-
-def _both(r: Floats, lags: Ints) -> npt.NDArray[np.bool_]:
-    """r (V, L) → (V, A) whether a version was tested at an age and at the youngest of all."""
-    there = ~np.isnan(r[:, lags])
-    return there & there[:, :1]
-
-
-def _left(r: Floats, chance: float, lags: Ints) -> Floats:
-    """r (B, V, L) → (B, A) share above chance that versions have left: a ratio of sums."""
-    above, both = (r - chance)[:, :, lags], _both(r[0], lags)
-    now, first = (np.where(both, one, 0).sum(1) for one in (above, above[:, :, :1]))
-    return np.where(first > 0, now / np.where(first > 0, first, 1), np.nan)

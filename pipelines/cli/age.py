@@ -1,4 +1,4 @@
-"""`driftline age`: the log of a model in service → how fast it ages."""
+"""`driftline age`: the log of a model in service → how fast its accuracy falls, and staleness."""
 
 from __future__ import annotations
 
@@ -35,9 +35,6 @@ Alarm = Annotated[
     ),
 ]
 Runs = Annotated[Path | None, option("--runs", "DIR", "Write each version as a run, which compare and report read.")]
-Figures = Annotated[
-    Path | None, option("--figures", "DIR", "Write the charts for paper: SVG, PDF and PNG, column and text width.")
-]
 
 
 @command(age_app, "age", "driftline age log.parquet --versions versions.csv --out page", panel="Evaluate")
@@ -63,18 +60,16 @@ def age(
     ] = None,
     alarm: Alarm = None,
     runs: Runs = None,
-    figures: Figures = None,
-    title: Annotated[str, option("--title", None, "Title of the page.")] = "",
     as_json: Json = False,
 ) -> None:
-    """Say how fast a model in service ages, from its log.
+    """Say how fast accuracy of a model in service falls, from its log.
 
     One row a prediction: time, id, version, prediction; score, label, label_time and group if there are. Of rows with
     one id and version the last counts. Labels may be late or missing for most.
     """
     from driftline.eval.reporting.service_log.alarm import limit_of
     from driftline.eval.reporting.service_log.document import document
-    from driftline.eval.reporting.service_log.page import save, write
+    from driftline.eval.reporting.service_log.page import write
     from driftline.eval.reporting.service_log.runs import write_runs
     from driftline.eval.reporting.service_log.sentences import answer
     from driftline.eval.service_log.age import aged as aged_of
@@ -83,8 +78,6 @@ def age(
         guarded_out(out, "age", ("", ".html"))
     if runs is not None:
         guarded_out(runs, "rows", option="--runs")
-    if figures is not None:
-        guarded_out(figures, option="--figures")
     if alarm is not None:
         limit_of(alarm)
     aged = aged_of(
@@ -94,19 +87,16 @@ def age(
     result = document(aged, alarm)
     text = [*(str(Markup(one).striptags()) for one in answer(aged)), *aged.notes]
     if out is not None:
-        page = write(aged, out, title, alarm)
+        page = write(aged, out, alarm)
         result |= {"out": str(out), "page": str(page)}
         text.append(f"page: {page}")
     if runs is not None:
         folders = [str(folder) for folder in write_runs(aged, runs)]
         result["runs"] = folders
         text.append(f"runs: {', '.join(folders)}")
-    if figures is not None:
-        result["figures"] = [str(path) for path in save(aged, figures)]
-        text.append(f"figures: {figures}")
     crossed = alarm is not None and result["alarm"]["crossed"]
-    if crossed:
-        text.append(f"Alarm: {result['alarm']['limit']} is crossed.")
+    if alarm is not None:
+        text.append(f"Alarm: {alarm} is {'' if crossed else 'not '}crossed. {result['alarm']['because']}")
     show(as_json, result, "\n".join(text))
     if crossed:
         raise typer.Exit(CROSSED)

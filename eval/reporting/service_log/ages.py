@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from driftline.eval.reporting.service_log.document import document
-from driftline.eval.reporting.service_log.page import save, write
+from driftline.eval.reporting.service_log.page import write
 from driftline.eval.reporting.service_log.runs import write_runs
 from driftline.eval.service_log.age import Aged, aged
 
@@ -21,13 +21,9 @@ class Ages(Aged):
         """What `driftline age --json` prints. alarm: a limit, as in accuracy<0.8."""
         return document(self, alarm)
 
-    def page(self, out: str | Path, title: str = "") -> Path:
+    def page(self, out: str | Path) -> Path:
         """Write the page, a file that ends with .html or a folder, and age.json beside it; returns its path."""
-        return write(self, Path(out), title)
-
-    def figures(self, out: str | Path) -> list[Path]:
-        """Write the charts for paper, SVG, PDF and PNG at column and text width; returns their paths."""
-        return save(self, Path(out))
+        return write(self, Path(out))
 
     def runs(self, out: str | Path) -> list[Path]:
         """Write each version as a run, which compare, report and the ageing functions read; returns their folders."""

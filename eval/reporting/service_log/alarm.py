@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import re
 from typing import Any
 
 import numpy as np
 
 from driftline.curate.core.errors import BadConfig
+from driftline.eval.plain import plain
 from driftline.eval.service_log.age import Aged
 
 ALARM = re.compile(r"\s*(accuracy|forecast|slope|half_life_days)\s*([<>])\s*(-?\d+(?:\.\d+)?)\s*")
 SHARES = ("accuracy", "forecast")
+FALSE = 0.025  # that an interval lies beyond the truth, on one side
 
 
 def limit_of(text: str) -> tuple[str, str, float]:
@@ -33,35 +34,32 @@ def limit_of(text: str) -> tuple[str, str, float]:
     return match[1], match[2], limit
 
 
-def number(value: float | None) -> float | None:
-    """None for what is not finite."""
-    return None if value is None or not math.isfinite(value) else float(value)
-
-
 def alarm_of(aged: Aged, text: str) -> dict[str, Any]:
-    """Whether a limit is crossed with confidence: the whole 95 % interval lies beyond it.
+    """Whether a limit is crossed with confidence: the whole 95 % interval lies beyond it, and labels speak of all rows.
 
     text: accuracy (of the newest version in its last complete period), forecast (of it, the furthest one), slope or
     half_life_days, then < or >, then a number. Raises BadConfig."""
     name, sign, limit = limit_of(text)
-    low, value, high = _measured(aged, name)
+    value, low, high = plain(_measured(aged, name))
     crossed = (high is not None and high < limit) if sign == "<" else (low is not None and low > limit)
-    return {"limit": text.strip(), "value": value, "low": low, "high": high, "crossed": crossed}
+    crossed = crossed and aged.cells.labels != "only"
+    looks = len(np.unique(aged.cells.period[aged.cells.usable]))
+    some = f"after each of {looks} {aged.periods.unit}s in up to {100 * (1 - (1 - FALSE) ** looks):.0f} %"
+    because = f"One look is a false alarm in {100 * FALSE:g} %, looks {some}."
+    return {"limit": text.strip(), "value": value, "low": low, "high": high, "crossed": crossed, "because": because}
 
 
-def _measured(aged: Aged, name: str) -> tuple[float | None, float | None, float | None]:
-    """Low, value, high."""
+def _measured(aged: Aged, name: str) -> tuple[float | None, ...]:
+    """Value, low, high."""
     cells = aged.cells
-    if name == "slope":
-        return number(aged.fit.low), number(aged.fit.slope), number(aged.fit.high)
-    if name == "half_life_days":
-        half = (aged.decay.half_life_low, aged.decay.half_life, aged.decay.half_life_high)
-        return tuple(number(one * aged.days_a_period) for one in half)  # type: ignore[return-value]
+    if name in ("slope", "half_life_days"):
+        band, scale = (aged.slope, 1.0) if name == "slope" else (aged.half_life, aged.days_a_period)
+        return tuple(scale * float(end) for end in (band.value, band.low, band.high))
     last = int(cells.period[cells.usable].max())
     if name == "forecast":
         if not aged.ahead:
             return None, None, None
         one = max(aged.ahead, key=lambda ahead: (ahead.period, ahead.version))
-        return one.low, one.value, one.high
+        return one.value, one.low, one.high
     k = max(np.flatnonzero(cells.usable & (cells.period == last)).tolist(), key=lambda k: int(cells.version[k]))
-    return float(cells.low[k]), float(cells.accuracy[k]), float(cells.high[k])
+    return float(cells.accuracy[k]), float(cells.low[k]), float(cells.high[k])

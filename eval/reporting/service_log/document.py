@@ -6,57 +6,46 @@ from typing import Any
 
 import numpy as np
 
-from driftline.eval.reporting.service_log.alarm import alarm_of, number
+from driftline.eval.plain import plain
+from driftline.eval.reporting.service_log.alarm import alarm_of
 from driftline.eval.service_log.age import Aged
 from driftline.eval.service_log.forecast import Ahead
-from driftline.eval.service_log.parts import Part
 from driftline.eval.service_log.periods import day_of
 
 
 def document(aged: Aged, alarm: str | None = None) -> dict[str, Any]:
     """JSON of everything; numbers that are not known are None. Raises BadConfig for an alarm that is none."""
-    cells, decay, fit, names = aged.cells, aged.decay, aged.fit, [one.name for one in aged.versions]
-    half = [number(one * aged.days_a_period) for one in (decay.half_life, decay.half_life_low, decay.half_life_high)]
-    base = int(decay.lags[0]) if len(decay.lags) else 0
+    cells, curve, causes = aged.cells, aged.curve, aged.split
+    half = [float(end) * aged.days_a_period for end in vars(aged.half_life).values()]
+    retained = zip((curve.lags - curve.lags[0]).tolist(), curve.retained.tolist(), strict=True)
+    parts = None if causes is None else {"harder": causes.harder, "older": causes.older}
     out = {
         "cells": [_cell(aged, k) for k in np.flatnonzero(cells.usable).tolist()],
         "gaps": [_gap(aged, k) for k in np.flatnonzero(~cells.usable).tolist()],
         "period": aged.periods.unit,
-        "slope_per_period": {"value": number(fit.slope), "low": number(fit.low), "high": number(fit.high)},
-        "curve": [
-            {"age_periods": int(lag), "value": number(value), "low": number(low), "high": number(high),
-             "versions": int(n)}
-            for lag, value, low, high, n in zip(
-                decay.lags, decay.accuracy, decay.low, decay.high, decay.versions, strict=True
-            )
-        ],
-        "retained": {
-            str(int(lag) - base): number(left) for lag, left in zip(decay.lags[1:], decay.retained[1:], strict=True)
-        },
+        "slope_per_period": aged.slope,
+        "slope_at_constant_mix": aged.fixed_slope,
+        "mix_moved": cells.moved,
+        "staleness": aged.stale and vars(aged.stale.behind) | {"versions": aged.stale.newer, "pairs": aged.stale.pairs},
+        "curve": {"age_periods": curve.lags, "versions": curve.versions, **vars(curve.accuracy)},
+        "retained": {str(lag): left for lag, left in retained if lag},
         "half_life_days": half[0],
         "half_life_interval_days": half[1:],
-        "split": None if aged.split is None else {"harder": aged.split.harder, "older": aged.split.older},
-        "split_intervals": aged.split and {name: ends for name, (_, *ends) in aged.split.parts.items()},
+        "split": parts and {name: band.value for name, band in parts.items()},
+        "split_intervals": parts and {name: (band.low, band.high) for name, band in parts.items()},
         "split_because": aged.split_because or None,
-        "forecast": [_ahead(aged, one, names) for one in aged.ahead],
+        "forecast": [_ahead(aged, one) for one in aged.ahead],
         "advice": {
-            "retrain": aged.advice.retrain,
-            "payback_periods": number(aged.advice.payback),
-            "gain": aged.advice.gain and dict(zip(("value", "low", "high"), aged.advice.gain, strict=True)),
+            "retrain": aged.advice.retrain, "payback_periods": aged.advice.payback, "gain": aged.advice.gain,
             "because": aged.advice.because,
         },
-        "classes": [_part(one) for one in aged.classes],
-        "groups": [_part(one) for one in aged.groups],
-        "confidence": [vars(one) | {"age_periods": one.lag} for one in aged.confidence],
-        "lost": None
-        if aged.lost is None
-        else vars(aged.lost) | {"old": names[aged.lost.old], "fresh": names[aged.lost.fresh]},
+        "labels": cells.labels or "all",
         "counts": aged.counts,
-        "notes": list(aged.notes),
+        "notes": aged.notes,
     }  # fmt: skip
     if alarm is not None:
         out["alarm"] = alarm_of(aged, alarm)
-    return out
+    return dict(plain(out))
 
 
 def _cell(aged: Aged, k: int) -> dict[str, Any]:
@@ -81,13 +70,6 @@ def _span(aged: Aged, version: int, period: int) -> dict[str, Any]:
     return {"version": aged.versions[version].name} | dict(zip(("from", "to"), days, strict=True))
 
 
-def _ahead(aged: Aged, one: Ahead, names: list[str]) -> dict[str, Any]:
+def _ahead(aged: Aged, one: Ahead) -> dict[str, Any]:
     about = {"age_days": aged.age_days(one.version, one.period), "value": one.value, "low": one.low, "high": one.high}
     return _span(aged, one.version, one.period) | about | {"extrapolated": one.extrapolated}
-
-
-def _part(one: Part) -> dict[str, Any]:
-    slope = None
-    if one.fit is not None:
-        slope = {"value": number(one.fit.slope), "low": number(one.fit.low), "high": number(one.fit.high)}
-    return {"name": one.name, "n": one.n, "accuracy": one.accuracy, "slope_per_period": slope}
