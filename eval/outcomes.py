@@ -28,12 +28,12 @@ if TYPE_CHECKING:  # as in `driftline.eval.rows`
 
 FILE, PROBABILITIES = row_files.DIGESTS
 MOST = 2**26  # records of one run
-COLUMNS = ("row", "sample", "label", "predicted", "confidence")
+COLUMNS = ("row", "sample", "label", "predicted", "group", "confidence")  # the last two may be missing
 ROUNDING = 1e-6  # of a confidence or probability
 STEPS = 65_535  # in which probabilities are stored
 Labels = npt.NDArray[Any]
 Top = tuple[Labels, Labels]  # see `Answers.top`
-Test = tuple[slice, Labels, Labels]  # place among the records, samples, labels
+Test = tuple[slice, Labels, Labels, Labels | None]  # place among the records, samples, labels, groups
 
 
 @dataclass
@@ -203,9 +203,9 @@ def _columns(path: Path) -> tuple[list[str], list[Any]]:
     return stored.column_names, stored.columns
 
 
-def table(rows: Sequence[Row]) -> pa.Table | None:
+def table(rows: Sequence[Row], groups: Labels | None = None) -> pa.Table | None:
     """The records of a run's rows as they are stored; the rows' own records become parts of it. None if a row that
-    counts right answers has none.
+    counts right answers has none. groups: (N,) number within the stream of each sample's group, by position.
 
     Numbers get their stored types here, for all tests at once: one test has too few samples for so many small steps.
     """
@@ -226,6 +226,8 @@ def table(rows: Sequence[Row]) -> pa.Table | None:
         return None
     columns: dict[str, Any] = {"row": np.repeat(np.array([i for i, _ in tested], np.int32), sizes)}
     columns |= {"sample": np.concatenate([one.sample for one in answers]), "label": label, "predicted": predicted}
+    if groups is not None:
+        columns["group"] = small(groups[columns["sample"]])
     if any(one.confidence is not None for one in answers):
         unknown = np.isnan(confidence)
         steps = np.rint(np.where(unknown, 0, confidence) * 255).astype(np.uint8)
@@ -297,18 +299,19 @@ def attached(path: Path, source: Any, rows: Sequence[Row], shared: Shared | None
     if len(number) and (number[-1] >= len(rows) or bool((number[1:] < number[:-1]).any())):
         raise IntegrityError(f"{path} has records of rows that do not exist, or not in their order.", "", AGAIN)
     confidence = columns.get("confidence")
-    tests = _tests(sample, label, np.searchsorted(number, np.arange(len(rows) + 1)).tolist(), shared or Shared())
+    edges = np.searchsorted(number, np.arange(len(rows) + 1)).tolist()
+    tests = _tests(sample, label, columns.get("group"), edges, shared or Shared())
     out = []
-    for row, (part, of, true) in zip(rows, tests, strict=True):
+    for row, (part, of, true, group) in zip(rows, tests, strict=True):
         if part.start < part.stop:
             sure = None if confidence is None or np.isnan(confidence[part]).all() else confidence[part]
-            row = row_files.changed(row, {"answers": Answers(of, true, predicted[part], sure)})
+            row = row_files.changed(row, {"answers": Answers(of, true, predicted[part], sure, group=group)})
         out.append(row)
     return out
 
 
-def _tests(sample: Labels, label: Labels, edges: Sequence[int], shared: Shared) -> list[Test]:
-    """Place, samples and labels of each test; those of another run with the same tests, if there is one."""
+def _tests(sample: Labels, label: Labels, group: Labels | None, edges: Sequence[int], shared: Shared) -> list[Test]:
+    """Place, samples, labels and groups of each test; those of another run with the same tests, if there is one."""
 
     def once(array: Labels) -> Labels:
         return shared.arrays.setdefault((array.dtype.char, array.tobytes()), array)
@@ -316,10 +319,27 @@ def _tests(sample: Labels, label: Labels, edges: Sequence[int], shared: Shared) 
     whole = hashlib.sha256(repr((edges, sample.dtype.char, label.dtype.char)).encode())
     whole.update(sample.tobytes())
     whole.update(label.tobytes())
+    whole.update(b"" if group is None else group.tobytes())
     if whole.digest() not in shared.tests:
         parts = [slice(low, high) for low, high in pairwise(edges)]
-        shared.tests[whole.digest()] = [(part, once(sample[part]), once(label[part])) for part in parts]
+        shared.tests[whole.digest()] = [
+            (part, once(sample[part]), once(label[part]), None if group is None else once(group[part]))
+            for part in parts
+        ]
     return shared.tests[whole.digest()]
+
+
+def groups_in(runs: Sequence[Run]) -> Labels | None:
+    """(N,) number within the stream of the group of each tested sample, by its position in the stream; None: the
+    records of a run do not say it."""
+    tests = {(id(row.answers.sample), id(row.answers.group)): row.answers
+             for run in runs for row in run.rows if row.answers is not None}  # fmt: skip
+    if not tests or any(answers.group is None for answers in tests.values()):
+        return None
+    groups = np.zeros(1 + max(int(answers.sample.max()) for answers in tests.values()), np.int64)
+    for answers in tests.values():
+        groups[answers.sample] = answers.group
+    return groups
 
 
 def _read(path: Path, source: Any) -> dict[str, Labels]:
@@ -333,7 +353,7 @@ def _read(path: Path, source: Any) -> dict[str, Labels]:
             names = file.schema.names
             if file.rows > MOST:
                 raise BadInput(f"{path} has {file.rows:,} records.", f"Expected at most {MOST:,}.")
-            if names not in (list(COLUMNS[:4]), list(COLUMNS)):
+            if names != [name for name in COLUMNS if name in COLUMNS[:4] or name in names]:
                 raise BadInput(f"{path} has the columns {', '.join(names)[:200]}.", f"Expected {', '.join(COLUMNS)}.")
             table = file.read(threads=False)
             columns = {name: table[name].to_numpy() for name in names}
@@ -344,7 +364,7 @@ def _read(path: Path, source: Any) -> dict[str, Labels]:
         if stored != pa.uint8():
             raise BadInput(f"The column confidence of {path} has other values than 0 … 255.", "Expected those.")
         columns["confidence"] = values.astype(np.float32) / np.float32(255)
-    for name in COLUMNS[:4]:
+    for name in COLUMNS[: 4 + ("group" in columns)]:
         if columns[name].dtype.kind not in "iu" or (len(columns[name]) and int(columns[name].min()) < 0):
             raise BadInput(f"The column {name} of {path} has other values than numbers from 0.", "Expected those.")
     return columns

@@ -16,6 +16,7 @@ from driftline.eval.protocol import primary_of, scores_of
 from driftline.eval.reporting.files.exports import CLASS_COLUMNS, SCORE_COLUMNS, class_records, score_records
 from driftline.eval.reporting.text import spread
 from driftline.eval.rows import Run, stored_name
+from driftline.eval.scoring.net import NO_CONTROL, Control
 from driftline.eval.scoring.ranking import ranked
 from driftline.stream_builder.stream import SPLITS, Stream
 
@@ -32,6 +33,8 @@ class Results(dict[str, Any]):
     """the runs behind it"""
     on: Stream | None = None
     """the stream that they ran on; None where each seed had its own draw"""
+    control: Control = NO_CONTROL
+    """where nothing can age"""
 
     @property
     def best(self) -> str | None:
@@ -131,7 +134,7 @@ class Results(dict[str, Any]):
         key = (about["sha256"], self["protocol"], about["name"])
         runs = [replace(run, about=json.loads(json.dumps(run.about, sort_keys=True, default=str))) for run in self.runs]
         runs.sort(key=lambda run: stored_name(run.about))  # as rows are read: the page is the same
-        return {**self, **document_of(runs, key, self.on, len(runs) > FEW_RUNS)} if runs else {**self}
+        return {**self, **document_of(runs, key, self.on, len(runs) > FEW_RUNS, self.control)} if runs else {**self}
 
     def plot(self, name: str = "") -> Chart:
         """A chart of the report's pages, for a notebook: the first, or the one of this title, as in

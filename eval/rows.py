@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from operator import attrgetter
@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # imported where a file is read or written: `import driftline
 
 FORMAT = 1
 SKIPPED = "skipped"
+CONTROL = "control"  # folder of the runs of a control, beside those of protocols; it has a file of its plan
 PER_CLASS = ("class_n", "class_correct")
 OF_CLOCKS = ("seconds", "asking", "correcting")  # fields of a row that a second run does not repeat
 DERIVED = ("last_change", "constant")  # from answers and training labels, no counts of their own
@@ -63,6 +64,8 @@ class Answers:
     """(N,) in 0 … 1, stored as float32 in steps of 1 / 255; NaN: not known; None: nowhere"""
     top: Any = None
     """(N, K) classes, the most probable first, and their probabilities (N, K) float32; None: not asked for"""
+    group: Any = None
+    """(N,) number within the stream of the sample's group (uploader, near copies); None: not known, or not read"""
 
     def __len__(self) -> int:
         return len(self.sample)
@@ -313,7 +316,8 @@ def keep_skipped(
 
 def find_skipped(paths: Sequence[Path]) -> list[dict[str, Any]]:
     """What `keep_skipped` wrote below some folders."""
-    files = sorted({file for path in paths for file in path.rglob(f"{SKIPPED}/*.json")})
+    walked = (Path(folder) / file for folder, files in _walk(paths) for file in files)
+    files = sorted({file for file in walked if file.parent.name == SKIPPED and file.suffix == ".json"})
     return [_skipped(file) for file in files]
 
 
@@ -358,13 +362,22 @@ def stream_digest(stream: Mapping[str, str]) -> str:
 
 
 def folders(paths: Sequence[Path], none: bool = False) -> list[Path]:
-    """The folders of all runs below some folders, in order. Raises MissingFile if there is none, unless `none`."""
-    walked = (place for path in paths for place in os.walk(path))  # in a third of the time of rglob
-    places = sorted(Path(folder) for folder in {folder for folder, _, files in walked if "run.json" in files})
+    """The folders of all runs below some folders, in order, without those of their controls. Raises MissingFile if
+    there is none, unless `none`."""
+    places = sorted(Path(folder) for folder in {folder for folder, files in _walk(paths) if "run.json" in files})
     if not places and not none:
         problem = f"There are no runs in {', '.join(map(str, paths))}."
         raise MissingFile(problem, "Expected folders with run.json.", "Make them with driftline eval.")
     return places
+
+
+def _walk(paths: Sequence[Path]) -> Iterator[tuple[str, list[str]]]:
+    """Folders below some folders, and the files in each; not those below the folder of a control."""
+    for path in paths:
+        for folder, inside, files in os.walk(path):  # in a third of the time of rglob
+            if CONTROL in inside and any(Path(folder, CONTROL).glob("*.json")):
+                inside.remove(CONTROL)
+            yield folder, files
 
 
 def find(paths: Sequence[Path]) -> list[Run]:

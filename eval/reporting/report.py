@@ -29,7 +29,9 @@ from driftline.eval.reporting.protocols import page_of
 from driftline.eval.reporting.samples import Thumbnails, Traces
 from driftline.eval.rows import Run
 from driftline.eval.scoring.aggregate import summary
-from driftline.eval.scoring.cells import Resampling, groups_of
+from driftline.eval.scoring.bands import Array
+from driftline.eval.scoring.cells import Resampling, clusters_of
+from driftline.eval.scoring.net import NO_CONTROL, Control, nets_of, read_control
 from driftline.eval.scoring.ranking import parts
 from driftline.stream_builder.stream import Stream
 
@@ -119,7 +121,8 @@ def _made_of(part: _Part) -> tuple[set[str], dict[str, Any]]:
         runs, unread = outcomes.find(part.folders) if part.folders else ([], [])
     if len(unread) > NAMED:
         unread = [*unread[:NAMED], f"So it is with {len(unread) - NAMED:,} more runs."]
-    document = document_of(runs, part.key, part.stream, part.few)
+    roots = {folder.parent.parent for folder in part.folders}
+    document = document_of(runs, part.key, part.stream, part.few, read_control(roots, part.key[1], part.key[0]))
     return {run.about["learner"] for run in runs}, document | ({"unread": unread} if unread else {})
 
 
@@ -136,21 +139,28 @@ def _plain(stream: Stream | None, travels: bool) -> Stream | None:
     return replace(stream, steps=steps, prior=None, oracle=None)
 
 
-def document_of(runs: Sequence[Run], key: tuple[str, str, str], stream: Stream | None, few: bool) -> dict[str, Any]:
+def document_of(
+    runs: Sequence[Run], key: tuple[str, str, str], stream: Stream | None, few: bool, control: Control = NO_CONTROL
+) -> dict[str, Any]:
     """The document of runs of one protocol and stream, with what the report says beyond scores. key: hash, protocol and
     name, as `rows.grouped` has it. few: fewer replicates."""
     sha, protocol, name = key
-    document = summary(runs, name, sha, protocol, None if stream is None else groups_of(stream))
+    clusters = clusters_of(runs, stream)
+    document = summary(runs, name, sha, protocol, clusters)
+    for result, net in zip(document["results"], nets_of(runs, control, clusters), strict=True):
+        result["net"] = net
     if runs and (release := runs[0].about.get("release")) is not None:
         document["release"] = release
     if stream is not None:
         document["classes"] = list(stream.classes)
-    return document | (_more(runs, document, stream, few) if runs else {})
+    return document | (_more(runs, document, stream, few, clusters) if runs else {})
 
 
-def _more(runs: Sequence[Run], document: Document, stream: Stream | None, few: bool) -> dict[str, Any]:
+def _more(
+    runs: Sequence[Run], document: Document, stream: Stream | None, few: bool, clusters: Array | None
+) -> dict[str, Any]:
     """What the report says beyond scores: how learners age, which of them differ, and which samples they lose."""
-    draws = Resampling(FEW if few else REPLICATES, groups=None if stream is None else groups_of(stream))
+    draws = Resampling(FEW if few else REPLICATES, groups=clusters)
     aged = ageing.facts_of(runs, stream, draws)
     facts = {
         "ageing": aged,
@@ -159,7 +169,7 @@ def _more(runs: Sequence[Run], document: Document, stream: Stream | None, few: b
         "seen": seen.seen_of(runs, stream, draws),
         "calibration": confidence.facts_of(runs, stream),
         "lost": samples.facts_of(runs, document),
-        "uploaders": "not known" if stream is None else "",
+        "uploaders": "not known" if clusters is None else "",
     }
     return {key: value for key, value in facts.items() if value}
 

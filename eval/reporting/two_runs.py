@@ -19,7 +19,7 @@ from driftline.eval.reporting.report import document_of, write
 from driftline.eval.reporting.text import p_text
 from driftline.eval.rows import Run, groups
 from driftline.eval.scoring import ranking
-from driftline.eval.scoring.cells import Resampling, groups_of
+from driftline.eval.scoring.cells import Resampling, clusters_of
 from driftline.eval.scoring.comparing import ALPHA, compare
 from driftline.eval.scoring.ranking import bound, labels, mean_of
 from driftline.eval.scoring.significance import LEAST_SEEDS
@@ -118,7 +118,7 @@ def _differences(
         name = plain[i].replace("(run=B)", "").replace(",run=B)", ")")
         at.setdefault(name, {})[side] = i
     pairs = {name: (sides["A"], sides["B"]) for name, sides in at.items() if len(sides) == len(NAMES)}
-    draws = Resampling(groups=None if stream is None else groups_of(stream))
+    draws = Resampling(groups=clusters_of(runs, stream))
     entries = []
     for name, (a, b) in pairs.items():
         tested = compare([*runs_of[b], *runs_of[a]], None, draws)

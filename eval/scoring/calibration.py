@@ -18,7 +18,7 @@ from driftline.eval.outcomes import check_stream
 from driftline.eval.protocol import stored_protocol
 from driftline.eval.rows import Answers, Run, groups, new_models
 from driftline.eval.scoring.bands import Array, Band, Floats, half_width_of, of_other_seeds, variance
-from driftline.eval.scoring.cells import groups_of, spread_out
+from driftline.eval.scoring.cells import clusters_of, spread_out
 from driftline.eval.scoring.timeline import Timeline, timeline
 from driftline.stream_builder.stream import Stream
 
@@ -64,7 +64,7 @@ def calibration(runs: Sequence[Run], stream: Stream | None = None) -> list[Calib
     """
     if stream is not None:
         check_stream(runs, stream)
-    clusters = None if stream is None else groups_of(stream)
+    clusters = clusters_of(runs, stream)
     return [_calibration(group, stream, clusters) for group in groups(runs)]
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from driftline.eval.outcomes import check_stream
+from driftline.eval.outcomes import check_stream, groups_in
 from driftline.eval.protocol import stored_protocol
 from driftline.eval.rows import Answers, Run, new_models
 from driftline.eval.scoring.bands import Layout
@@ -125,12 +125,17 @@ def groups_of(stream: Stream) -> Array | None:
     return np.asarray(np.unique(np.concatenate(groups), return_inverse=True)[1], np.int64)
 
 
+def clusters_of(runs: Sequence[Run], stream: Stream | None) -> Array | None:
+    """As `groups_of`; without the stream, as the records of the runs say it."""
+    return groups_in(runs) if stream is None else groups_of(stream)
+
+
 def draws_for(runs: Sequence[Run], stream: Stream | None, resampling: Resampling | None) -> Resampling:
-    """The given draws, else new ones by the stream's clusters. Raises IncompatibleStream for another stream than that
+    """The given draws, else new ones by clusters. Raises IncompatibleStream for another stream than that
     of the runs."""
     if stream is not None:
         check_stream(runs, stream)
-    return resampling or Resampling(groups=None if stream is None else groups_of(stream))
+    return resampling or Resampling(groups=clusters_of(runs, stream))
 
 
 def cells_of(runs: Sequence[Run]) -> Cells | None:

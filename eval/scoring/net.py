@@ -1,18 +1,34 @@
 """Net loss: what a model loses with age beyond what the same method loses where nothing can age.
 
-D(i, j) = R[j, j] − R[i, j] is what a model of step i is behind a newer one on the same tests. The control is the same
-method on the same stream with visits permuted in time (see `driftline.eval.visits`): within classes (D_within) and over
-all classes (D_all). D = (D − D_within) ageing + (D_within − D_all) class mix + D_all more data.
+D(i, j) = R[j, j] − R[i, j] is what a model of step i is behind a newer one on the same tests (where no step is tested
+after it was learned: behind the newest one that is). The control is the same method on the same stream with visits
+permuted in time (see `driftline.eval.visits`): within classes (D_within) and over all classes (D_all).
+D = (D − D_within) ageing + (D_within − D_all) class mix + D_all more data.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
 
-from driftline.eval.scoring.bands import Band, Floats
+import numpy as np
+
+from driftline.curate.core.atomic_io import read_json
+from driftline.eval.protocol import stored_protocol
+from driftline.eval.rows import CONTROL, Run
+from driftline.eval.rows import groups as by_settings
+from driftline.eval.scoring.bands import Array, Band, Floats
+from driftline.eval.scoring.timeline import SECONDS, timeline
 
 Is = Literal["ageing", "none", "not known"]
+LIMIT = 1.0  # points a year: less is no ageing that matters
+LEVEL = 0.95
+GRID = 2.0**-30  # parts of a loss are multiples of it, so that they add up exactly
+LOSS = "loss.json"  # beside a run of the control
+PROTOCOLS = ("clear-iid", "clear-streaming")  # that say `ageing`
 
 
 @dataclass(frozen=True)
@@ -51,5 +67,310 @@ class Net:
     """the rest: what newer models gain by having seen more"""
     placebo: Floats
     """(draws,) net loss of each draw against the others, points a year: what chance makes"""
+    p: float = np.nan
+    """two-sided, of no net loss; NaN where it is not known"""
     equal_data: float | None = None
-    """points a year lost by models that were all trained on equally many newest samples; None: not asked for"""
+    """points a year lost by models that all learned equally many newest samples; None: not asked for"""
+
+    def said(self) -> dict[str, Any]:
+        """As `eval --json` has it."""
+        band = self.points_per_year
+        ends = None if band is None else {name: float(getattr(band, name)) for name in ("value", "low", "high")}
+        return {"is": self.is_, "points_per_year": ends, "because": self.because}
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One run of the control."""
+
+    kind: Literal["within", "all", "equal"]
+    """times permuted within classes, or over all; "equal": not permuted, models learned equally many samples"""
+    draw: int
+    """its number"""
+    seed: int
+    key: str
+    """of the run whose control it is (`key_of`)"""
+    matrix: Floats
+    """(T, T) accuracies"""
+    variance: float
+    """of points a year, over its test samples; NaN: not known"""
+
+
+@dataclass(frozen=True)
+class Control:
+    """What there is of the control of one protocol and stream."""
+
+    wanted: int = 0
+    """draws; 0: none was asked for"""
+    because: str = ""
+    """why there is none; "": it is valid"""
+    draws: Sequence[Draw] = field(default_factory=tuple)
+
+
+NO_CONTROL = Control()
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """P pairs of an older model and the newest one that has a test on the same step."""
+
+    old: Array
+    """(P,) step of the older model"""
+    new: Array
+    """(P,) of the newer one"""
+    test: Array
+    """(P,) the tested step"""
+    age: Floats
+    """(P,) years between the models"""
+
+    @property
+    def weight(self) -> Floats:
+        """(P,) of each pair in the loss per year."""
+        return self.age / (self.age**2).sum()
+
+    def loss(self, matrix: Floats) -> Floats:
+        """(..., T, T) accuracies → (..., P) points lost."""
+        return 100 * np.asarray(matrix[..., self.new, self.test] - matrix[..., self.old, self.test])
+
+    def per_year(self, matrix: Floats) -> Floats:
+        """(..., T, T) accuracies → (...) points a year."""
+        return self.loss(matrix) @ self.weight
+
+    def cells(self, steps: int) -> Floats:
+        """(T, T) weight of each accuracy in the points per year."""
+        out = np.zeros((steps, steps))
+        np.add.at(out, (self.new, self.test), 100 * self.weight)
+        np.add.at(out, (self.old, self.test), -100 * self.weight)
+        return out
+
+
+def pairs_of(tested: Array, years: Floats) -> Pairs:
+    """tested: (T, T) whether a model of a step has a test on a step. years: (T,) when the steps are."""
+    old, new, test = [], [], []
+    for j in range(len(tested)):
+        models = np.flatnonzero(tested[: j + 1, j])
+        old += models[:-1].tolist()
+        new += [int(models[-1])] * (len(models) - 1) if len(models) else []
+        test += [j] * max(len(models) - 1, 0)
+    columns = [np.array(column, np.int64) for column in (old, new, test)]
+    return Pairs(*columns, years[columns[1]] - years[columns[0]])
+
+
+def years_of(about: Mapping[str, Any]) -> Floats | None:
+    """(T,) when the steps of a run's stream are, from the first on; None without dates."""
+    times = timeline(about)
+    if times.unit == "steps":
+        return None
+    return (np.asarray(times.dates, np.float64) - times.dates[0]) / SECONDS["years"]
+
+
+def matrix_of(run: Run) -> Floats:
+    """(T, T) accuracies; row: trained up to this step, column: tested on this step; NaN: not tested."""
+    step, steps = stored_protocol(run.about["protocol"]).roles.step, run.about["steps"]
+    out = np.full((steps, steps), np.nan)
+    for row in run.rows:
+        if row.learned_to >= 0 and row.n and (j := step(row)) is not None:
+            out[row.learned_to, j] = row.n_correct / row.n
+    return out
+
+
+def over_samples(runs: Sequence[Run], weights: Floats, groups: Array | None, part: Array | None = None) -> Sum:
+    """The sum of the accuracies (T, T) with weights, mean over runs that differ in their seed, and its variance over
+    clusters of test samples. groups: (N,) cluster of each sample by position; None: each is its own. part: (G,) the
+    clusters that count. NaN where the samples of a run are not known."""
+    steps, values, sums = np.flatnonzero(weights.any(0)).tolist(), [], list[tuple[Array, Floats]]()
+    for run in runs:
+        step, value = stored_protocol(run.about["protocol"]).roles.step, 0.0
+        rows = {(row.learned_to, step(row)): row.answers for row in run.rows if row.learned_to >= 0}
+        for j in steps:
+            models = [(i, rows.get((i, j))) for i in np.flatnonzero(weights[:, j]).tolist()]
+            score, sample = 0.0, None
+            for i, answers in models:
+                if answers is None:
+                    return Sum(np.nan, np.nan, 0, np.full(len(runs), np.nan))
+                score, sample = score + weights[i, j] * (answers.predicted == answers.label), answers.sample
+            cluster = np.asarray(sample if groups is None else groups[sample])
+            if part is not None:
+                kept = part[cluster]
+                score, cluster = np.asarray(score)[kept], cluster[kept]
+            if len(cluster):
+                value += float(np.mean(score))
+                sums.append((cluster, (score - np.mean(score)) / len(cluster) / len(runs)))
+        values.append(value)
+    _, number = np.unique(np.concatenate([cluster for cluster, _ in sums]), return_inverse=True)
+    of_cluster = np.bincount(number, np.concatenate([part for _, part in sums]))
+    count = len(of_cluster)
+    return Sum(
+        float(np.mean(values)), float(count / max(count - 1, 1) * (of_cluster**2).sum()), count, np.array(values)
+    )
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A weighted sum of accuracies."""
+
+    value: float
+    variance: float
+    """over other test samples"""
+    clusters: int
+    """of test samples"""
+    of_seeds: Floats
+    """(S,) the value of each run"""
+
+    def seeds(self) -> tuple[float, int]:
+        """The variance of the mean over other seeds, and its degrees of freedom."""
+        count = len(self.of_seeds)
+        return (float(np.var(self.of_seeds, ddof=1)) / count, count - 1) if count > 1 else (0.0, 0)
+
+
+def interval(value: float, variance: float, parts: Iterable[tuple[float, int]]) -> tuple[Band, float]:
+    """A value and its variance, of parts with degrees of freedom → its 95 % interval and the p of 0, by Student's t
+    with Welch–Satterthwaite degrees of freedom."""
+    from scipy.special import stdtr, stdtrit
+
+    below = sum(part**2 / free for part, free in parts if free > 0)
+    free, error = (variance**2 / below if below > 0 else np.inf), float(np.sqrt(variance))
+    free = min(max(free, 1.0), 1e6)
+    half = float(stdtrit(free, (1 + LEVEL) / 2)) * error
+    p = 2 * float(stdtr(free, -abs(value) / error)) if error > 0 else float(value == 0)
+    return Band(np.array(value), np.array(value - half), np.array(value + half)), p
+
+
+def key_of(about: Mapping[str, Any]) -> str:
+    """What a run and its control have in common: learner, settings with those that were chosen, protocol, code."""
+    settings = {key: value for key, value in about["settings"].items() if key != "tune"} | about.get("chosen", {})
+    parts = [about["learner"], settings, about["protocol_settings"], about.get("code_of")]
+    return json.dumps(parts, sort_keys=True, default=str)
+
+
+def read_control(roots: Iterable[Path], protocol: str, sha256: str) -> Control:
+    """What folders of `eval` hold of the control of a stream under a protocol."""
+    wanted, because, draws = 0, "", []
+    for root in sorted({root / CONTROL for root in roots}):
+        for path in sorted(root.glob(f"*-{sha256[:12]}.json")):
+            plan = read_json(path)
+            if plan["protocol"] == protocol and plan["of"] == sha256:
+                wanted, because = max(wanted, plan["wanted"]), because or plan["because"]
+        for path in sorted(root.glob(f"*/*/*/{LOSS}")):
+            stored = read_json(path)
+            if stored.pop("protocol") == protocol and stored.pop("of") == sha256:
+                stored["matrix"] = np.array(stored["matrix"], np.float64)
+                stored["variance"] = np.nan if stored["variance"] is None else stored["variance"]
+                draws.append(Draw(**stored))
+    return Control(wanted, because, draws)
+
+
+def net_of(runs: Sequence[Run], control: Control, groups: Array | None) -> Net | None:
+    """What one learner loses with age; None under a protocol that has no ageing. runs: of all its seeds. groups: (N,)
+    cluster of each sample by its position in the stream."""
+    about, years = runs[0].about, years_of(runs[0].about)
+    dated = years is not None
+    if about["protocol"] not in PROTOCOLS:
+        return None
+    matrices = np.stack([matrix_of(run) for run in runs])
+    matrix = matrices.mean(0)
+    pairs = pairs_of(~np.isnan(matrix), np.arange(about["steps"]) * 1.0 if years is None else years)
+    lags = pairs.new - pairs.old
+    numbers = np.unique(lags)
+    keys = {run.about["seed"]: key_of(run.about) for run in runs}
+    of_kind: dict[str, dict[int, Draw]] = {"within": {}, "all": {}, "equal": {}}
+    for one in sorted(control.draws, key=lambda draw: draw.draw):
+        if keys.get(one.seed) == one.key and one.matrix.shape == matrix.shape:
+            of_kind[one.kind].setdefault(one.draw, one)
+    within, whole, equal = (list(draws.values()) for draws in of_kind.values())
+
+    def by_lag(losses: Floats) -> Floats:
+        return np.array([losses[lags == lag].mean() for lag in numbers])
+
+    def loss(of: Floats) -> Floats:
+        return np.append(by_lag(pairs.loss(of)), pairs.per_year(of) if dated else np.nan)
+
+    unknown = np.full(len(numbers) + 1, np.nan)
+    gross = _on_grid(loss(matrix)) if len(lags) else unknown
+    means = [
+        _on_grid(loss(np.mean([one.matrix for one in d], 0))) if d and len(lags) else None for d in (within, whole)
+    ]
+    inside = unknown if means[0] is None else means[0]
+    rest = inside if means[1] is None else means[1]
+    slopes = np.array([float(pairs.per_year(one.matrix)) for one in within]) if dated else np.zeros(0)
+    count = len(slopes)
+    net = Net(
+        "not known", None, "", len(within), control.wanted, by_lag(pairs.age),
+        *(Loss(values[:-1], float(values[-1])) for values in (gross, gross - inside, inside - rest, rest)),
+        placebo=(slopes - slopes.mean()) * count / (count - 1) if count > 1 else np.zeros(0),
+        equal_data=float(pairs.per_year(np.mean([one.matrix for one in equal], 0))) if equal and dated else None,
+    )  # fmt: skip
+    changes = {row.last_change for run in runs for row in run.rows if row.learned_to >= 0}
+    if changes == {-1}:
+        none = np.zeros(len(numbers))
+        zero = Loss(none, 0.0)
+        band = Band(*np.zeros((3,)))
+        return replace(net, is_="none", points_per_year=band, because="It never trained.", gross=zero, ageing=zero,
+                       mix=zero, more_data=zero, p=1.0)  # fmt: skip
+    if because := _unknown(years, len(changes), len(set(pairs.test.tolist())), control, count):
+        return replace(net, because=because)
+    return _judged(net, over_samples(runs, pairs.cells(len(matrix)), groups), slopes, within)
+
+
+def _unknown(years: Floats | None, models: int, tests: int, control: Control, count: int) -> str:
+    """Why nothing can be said, as a sentence; "": something can."""
+    if years is None:
+        return "The steps have no dates."
+    if models < 2:
+        return "It never learned again, so that no newer model of it is tested."
+    if not tests:
+        return "No step is tested by two models."
+    if control.because:
+        return control.because
+    if count < 2:
+        return (
+            f"{count} of {control.wanted} draws of its control are there." if control.wanted else "It has no control."
+        )
+    return ""
+
+
+def _judged(net: Net, real: Sum, slopes: Floats, draws: Sequence[Draw]) -> Net:
+    """With the interval of the net loss, and what follows from it. slopes: (K,) points a year of the draws.
+
+    Var = V_test + max(0, s² − V̄_test) + s² / K + V_seed / S: other test samples; what other training samples and
+    visits would change, which the spread of the draws shows; the mean over K draws; other seeds."""
+    if np.isnan(real.variance):
+        return replace(net, because="The answers to single test samples are not known here.")
+    k, spread, inside = len(slopes), float(np.var(slopes, ddof=1)), float(np.nanmean([one.variance for one in draws]))
+    seeds = len({one.seed for one in draws})
+    of_seeds = real.seeds() if k > seeds else (0.0, 0)
+    beyond = max(0.0, spread - inside)
+    variance = real.variance + beyond + spread / k + of_seeds[0]
+    parts = [(real.variance, real.clusters - 1), (spread * (bool(beyond) + 1 / k), k - 1), of_seeds]
+    band, p = interval(float(real.value - slopes.mean()), variance, parts)
+    low, high = float(band.low), float(band.high)
+    ends = f"The 95 % interval of its net loss, {low:.1f} to {high:.1f} points a year,"
+    missing = f" ({net.draws} of {net.wanted} draws are there)" * (net.draws < net.wanted)
+    if low > 0:
+        return replace(net, is_="ageing", points_per_year=band, p=p, because=f"{ends} is above 0{missing}.")
+    if high < LIMIT:
+        because = f"{ends} ends below {LIMIT:.0f}{missing}."
+        return replace(net, is_="none", points_per_year=band, p=p, because=because)
+    return replace(net, points_per_year=band, p=p, because=f"{ends} has 0 and {LIMIT:.0f} in it{missing}.")
+
+
+def _on_grid(values: Floats) -> Floats:
+    """Rounded so that sums and differences are exact."""
+    return np.asarray(np.round(values / GRID) * GRID)
+
+
+def holm_named(nets: Sequence[Net]) -> list[Net]:
+    """Those that are named on one screen, together: "ageing" stays where it is significant after Holm over them."""
+    order = sorted((k for k, net in enumerate(nets) if np.isfinite(net.p)), key=lambda k: nets[k].p)
+    out, highest = list(nets), 0.0
+    for place, k in enumerate(order):
+        highest = max(highest, nets[k].p * (len(order) - place))
+        if nets[k].is_ == "ageing" and highest > 1 - LEVEL:
+            because = f"{nets[k].because} It may be chance, because {len(order)} learners are named."
+            out[k] = replace(nets[k], is_="not known", because=because)
+    return out
+
+
+def nets_of(runs: Sequence[Run], control: Control, groups: Array | None) -> list[Net | None]:
+    """The net loss of each learner, in the order of `rows.groups`. groups: as for `net_of`."""
+    return [net_of(group, control, groups) for group in by_settings(runs)]

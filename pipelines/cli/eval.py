@@ -104,6 +104,11 @@ Encoders = Annotated[
         metavar="[NAME=]SPEC",
     ),
 ]
+CONTROL = "Runs with times permuted: nothing can age (default: 20 of closed forms, if they take a minute; 0: none)."
+Control = Annotated[int | None, how("--control", metavar="N", help=CONTROL)]
+EqualData = Annotated[
+    bool, how("--equal-data", help="Also models that all learn the newest n samples, n those of the least step.")
+]
 Workers = Annotated[
     str,
     place(
@@ -136,6 +141,8 @@ def evaluate(
     tune: Tune = None,
     encoders: Encoders = None,
     reuse: Reuse = "same",
+    control: Control = None,
+    equal_data: EqualData = False,
     device: Annotated[Device, place("--device", help="For learners with a network.")] = "auto",
     workers: Workers = "auto",
     engine: Engine = "local",
@@ -146,6 +153,7 @@ def evaluate(
     With several protocols or streams, --json prints a list of documents. Options that take names take several: with
     commas, or repeated.
     """
+    from driftline.eval.control import check_draws
     from driftline.eval.experiment.learner_sets import expand, split
     from driftline.eval.experiment.learner_spec import spec_of
     from driftline.eval.experiment.settings import seeds_of
@@ -157,6 +165,7 @@ def evaluate(
     from driftline.stream_builder.stream import Stream
 
     guarded_out(out, "rows")
+    check_draws(control)
     draws = {path: folders for path in paths if (folders := _draws(path, seeds))}
     streams = {path: Stream.load(path) for path in paths if path not in draws}
     for folder in [*streams, *(drawn for folders in draws.values() for drawn in folders.values())]:
@@ -177,16 +186,8 @@ def evaluate(
     }
     settings |= dict(setting_of(change) for change in sets or ())
     run_log = log_of(out / "log.jsonl", as_json)
-    work = _Work(
-        numbers,
-        settings,
-        out,
-        _grid(tune or ()),
-        executor_of(engine, workers, best),
-        run_log=run_log,
-        preset=preset or "",
-        reuse=reuse,
-    )
+    same = run_log, preset or "", reuse, control, equal_data
+    work = _Work(numbers, settings, out, _grid(tune or ()), executor_of(engine, workers, best), *same)
     tasks = [(path, chosen) for path in paths]
     if encoders is not None and draws:
         raise BadConfig(f"--encoder is given and {next(iter(draws))} has draws.", "Expected single streams.")
@@ -238,6 +239,8 @@ class _Work:
     run_log: RunLog
     preset: str
     reuse: Literal["same", "any"]
+    control: int | None
+    equal_data: bool
 
     def part(
         self, name: str, path: Path, learners: list[str], stream: Stream, draws: Mapping[int, Path], single: bool
@@ -290,6 +293,7 @@ class _Work:
             self.run_log.say(f"  {learner}: finished runs are not used again: {code} cannot be read as a file.")
 
     def _document(self, part: _Part) -> dict[str, Any]:
+        from driftline.eval.control import controlled
         from driftline.eval.rows import keep_skipped
         from driftline.eval.run import evaluate, evaluate_draws
 
@@ -302,8 +306,12 @@ class _Work:
         with self.run_log.progress(name, sum(one.runs - one.finished for one in part.planned), "runs") as tick:
             more: Any = self._common(part.settings) | {"progress": tick, "executor": self.executor}
             if part.draws:
-                return evaluate_draws(part.draws, name, part.learners, **more)
-            return evaluate(stream, name, part.learners, self.seeds, stream_folder=part.path, **more)
+                results = evaluate_draws(part.draws, name, part.learners, **more)
+            else:
+                results = evaluate(stream, name, part.learners, self.seeds, stream_folder=part.path, **more)
+        more = {key: more[key] for key in ("settings", "out", "preset", "reuse", "executor")}
+        more |= {"control": self.control, "equal_data": self.equal_data, "log": self.run_log}
+        return controlled(results, part.learners, stream_folder=part.path, **more)
 
 
 def _check_used(settings: Mapping[str, Any], parts: Sequence[_Part]) -> None:

@@ -170,6 +170,8 @@ def evaluate(
     engine: Literal["local", "ray", "slurm"] = "local",
     out: str | Path | None = None,
     reuse: Literal["same", "any"] = "same",
+    control: int | None = None,
+    equal_data: bool = False,
 ) -> Results:
     """Run every learner with every seed.
 
@@ -179,7 +181,9 @@ def evaluate(
     protocol and of all learners that have such a setting; `{"er.memory": 500}`: of one. preset: a paper's settings.
     tune: setting → candidates. device: for learners with a network. workers, engine: runs side by side, of a stream's
     folder and with `out`. out: folder for rows; finished runs in it are not repeated. reuse: "any" takes them whatever
-    their code. Shows progress on stderr. A learner that cannot run or crashes is a warning, and a row of `frame()`.
+    their code. control: runs with times permuted, in which nothing can age (default: 20 of closed forms, if they take
+    at most a minute; 0: none). equal_data: also models that all learn equally many newest samples. Shows progress on
+    stderr. A learner that cannot run or crashes is a warning, and a row of `frame()`.
     Raises IncompatibleStream and BadConfig before any work.
     """
     import warnings
@@ -187,10 +191,12 @@ def evaluate(
     from driftline.curate.core.executor import Executor
     from driftline.curate.core.run_log import RunLog
     from driftline.eval import run
+    from driftline.eval.control import check_draws, controlled
     from driftline.eval.experiment.inputs import numbers_of, several
     from driftline.eval.experiment.learner_spec import spec_of
     from driftline.eval.training.sgd_learner import place
 
+    check_draws(control)
     chosen = several(learners)
     specs = [spec_of(one) for one in chosen]
     where = place(device)
@@ -207,11 +213,15 @@ def evaluate(
         of_plan: Any = (settings, Path(out), tune, preset, reuse)
         parts: list[Any] = [(folder, [seed]) for seed, folder in draws.items()] or [(stream, numbers_of(seeds))]
         total -= sum(run.plan(on, protocol, chosen, numbers, *of_plan).finished for on, numbers in parts)
-    with RunLog().progress("evaluate", total, "runs") as more["progress"]:
+    log = RunLog()
+    with log.progress("evaluate", total, "runs") as more["progress"]:
         if draws:
             results = run.evaluate_draws(draws, protocol, chosen, settings, **more)
         else:
             results = run.evaluate(stream, protocol, chosen, seeds, settings, **more)
+    asked: dict[str, Any] = {"control": control, "equal_data": equal_data, "log": log, "stream_folder": folder}
+    asked |= {key: more[key] for key in ("preset", "reuse", "executor")}
+    controlled(results, chosen, settings, out, **asked)
     for entry in results["skipped"]:
         warnings.warn(f"{entry['learner']} was skipped: {entry['because']}", stacklevel=2)
     return results

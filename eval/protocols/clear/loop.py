@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -11,6 +12,8 @@ from driftline.curate.core.errors import IncompatibleStream
 from driftline.eval.answers import evaluate_split
 from driftline.eval.learner import Learner
 from driftline.eval.rows import Row
+from driftline.eval.visits import newest
+from driftline.stream_builder.step import Split, Step
 from driftline.stream_builder.stream import Stream
 
 
@@ -69,3 +72,20 @@ def streaming(stream: Stream, learner: Learner, rng: np.random.Generator) -> Ite
         for j in range(i + 1, len(steps)):
             at = {"learned_to": i, "seen": seen, "constant": int(labels.argmax())}
             yield evaluate_split(learner, steps[j]["train"], str(j), begun, **at)
+
+
+def equally(
+    stream: Stream, learner: Learner, steps: Sequence[Step], tests: Sequence[Split], first: int
+) -> Iterator[Row]:
+    """A new model for each step but the last `first`: it learns the newest n samples, n those of the least step, and is
+    tested on every step, or on those from `first` steps later on."""
+    begun, least, untrained = time.process_time(), min(len(step["train"]) for step in steps), copy.deepcopy(learner)
+    last = len(steps) - 1 - first
+    for i, step in enumerate(steps[: last + 1]):
+        model = learner if i == last else copy.deepcopy(untrained)  # what is kept is measured in `learner`
+        part = newest(step, least)
+        model.learn_sequence([part])
+        labels = np.bincount(part["train"].y, minlength=len(stream.classes))
+        for j in range(i + 1 if first else 0, len(steps)):
+            at = {"learned_to": i, "seen": len(part["train"]), "constant": int(labels.argmax())}
+            yield evaluate_split(model, tests[j], str(j), begun, **at)

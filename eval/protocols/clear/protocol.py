@@ -151,3 +151,21 @@ class Streaming(Protocol):
         r = matrix(rows, steps)
         scores = {kind.name: function(r) for kind, function in STREAMING.items()}
         return Result(scores, by_class=by_class(rows, steps), matrix=r)
+
+
+class EqualIid(Iid):
+    """clear-iid with models that all learn equally many samples: what `--equal-data` runs beside it."""
+
+    def run(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int = 0) -> Iterator[Row]:
+        """Rows as of `Iid`."""
+        split = self.split(stream, rng, seed)
+        return loop.equally(stream, learner, [step.visible() for step in split], [step["test"] for step in split], 0)
+
+
+class EqualStreaming(Streaming):
+    """The same of clear-streaming."""
+
+    def run(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int = 0) -> Iterator[Row]:
+        """Rows as of `Streaming`."""
+        steps = [step.past() for step in stream]
+        return loop.equally(stream, learner, steps, [step["train"] for step in steps], 1)
