@@ -23,6 +23,7 @@ from driftline.eval.experiment.code import code_or_name
 from driftline.eval.experiment.cost_estimate import core_seconds, finished_runs
 from driftline.eval.experiment.inputs import numbers_of, several, stream_of
 from driftline.eval.experiment.jobs import AnyLearner, AnyProtocol, Job, Settings, Setup, jobs_of, settings_text
+from driftline.eval.experiment.presets import left_out
 from driftline.eval.experiment.tune import Choice, Grid, choose, started
 from driftline.eval.learner import Learner
 from driftline.eval.protocol import Protocol, Ran, Start, skip_reason
@@ -235,6 +236,8 @@ class Workload:
     """learner → its settings that are not defaults, and where each comes from"""
     untold: dict[str, str]
     """learner → the part of its code that cannot be read, so that its finished runs are not used again"""
+    left_out: str = ""
+    """what of a preset's recipe this stream cannot have; "" if nothing"""
     label_time: str = ""
     """whether the protocol uses the stream's label_time; "" for a stream without it"""
 
@@ -272,7 +275,8 @@ def plan(
     not_known = dict.fromkeys(name for (name, _), one in zip(left, seconds, strict=True) if one is None)
     estimated = sum(one for one in seconds if one is not None)
     late = label_time_note(grid.name, grid.protocol.late_labels, stream)
-    return Workload(len(jobs), sum(done), estimated, list(not_known), shown, untold, late)
+    without = left_out(preset, grid.name, stream.x_shape)
+    return Workload(len(jobs), sum(done), estimated, list(not_known), shown, untold, without, late)
 
 
 def _place(stream: Stream, grid: Setup, job: Job, learner: Learner) -> tuple[dict[str, Any], Path | None]:

@@ -21,6 +21,7 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, as in C
 SCALE = tuple(1 / (255 * std) for std in STD)  # factors of bytes
 SHIFT = tuple(-mean / std for mean, std in zip(MEAN, STD, strict=True))
 CHUNK = 256  # images predicted at once
+RANDOM = ("", "none")  # weights: random ones
 SINGLE = 16  # images whose single gradients are computed at once
 
 
@@ -65,7 +66,7 @@ class Deep:
         check_model(name)
         with seeded(rng):
             make = partial(timm.create_model, num_classes=n_classes)
-            module = loaded(name, weights, make, new=2) if weights else make(name)
+            module = make(name) if weights in RANDOM else loaded(name, weights, make, new=2)
             last = [tuple(p.shape) for p in module.parameters()][-2:]
             if len(last[0]) != 2 or last[0][0] != n_classes or last[1] != (n_classes,):
                 raise BadConfig(f"net is {name!r}.", "Expected a model that ends in one linear layer with a bias.")

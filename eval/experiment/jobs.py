@@ -14,7 +14,7 @@ from driftline.curate.core.executor import Executor
 from driftline.eval import outcomes
 from driftline.eval.engine import fused
 from driftline.eval.experiment.learner_spec import LearnerSpec, spec_of
-from driftline.eval.experiment.presets import fitting
+from driftline.eval.experiment.presets import check_network, fitting
 from driftline.eval.experiment.settings import (
     Inapplicable,
     changed_settings,
@@ -111,7 +111,7 @@ def jobs_of(
     most_probable, others = outcomes.asked(settings, len(stream.classes))
     own, per_learner = _by_owner(name, kind, specs, others)
     owners = {name: kind, **{spec.name.partition("(")[0]: spec.kind for spec in specs}}
-    of_preset = fitting(preset, owners) if preset else {}
+    of_preset = fitting(preset, owners, stream.x_shape) if preset else {}
     instance = make(**check_settings(kind, of_preset.get(name, {}) | own, name))
     given = own | (changed_settings(protocol) if isinstance(protocol, Protocol) else {})
     _check_effect(name, kind, given, instance.unused(), ())
@@ -130,6 +130,7 @@ def jobs_of(
         _check_effect(spec.name, spec.kind, spec.given | changed, choice.idle, {*choice.replaced, *spec.with_name})
         dropped = choice.preset & choice.idle.keys() | choice.changed.keys() - changed.keys()
         whole = {key: value for key, value in choice.whole.items() if key not in dropped}
+        check_network(preset, spec.name, {**whole, **spec.given}.get("net"), stream.x_shape)
         origin = dict.fromkeys(spec.own, "with its name") | dict.fromkeys(whole, "protocol")
         origin |= dict.fromkeys(choice.preset & whole.keys(), f"preset {preset}") | dict.fromkeys(changed, "set")
         origin |= dict.fromkeys(choice.candidates, "chosen")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from driftline.curate.core.errors import UnknownName, available, did_you_mean
+from driftline.curate.core.errors import BadConfig, UnknownName, available, did_you_mean
 from driftline.eval.experiment.settings import setting_names
 
 STEPWISE = (  # trained step by step: CLEAR's methods, and ours beside them
@@ -35,11 +35,18 @@ OCRR = {
     "scale": "none", "correct_lr": 0.05,
 }  # fmt: skip
 ON_STREAMS = (*ONLINE, *BATCHWISE)
-DECAY = {
-    "weight_decay": 1e-4
-}  # the paper's learning rate, 0.005, is for networks on images: the first of lr=auto there
+NETWORK = {"net": "resnet50", "weights": "tv_in1k", "lr": 0.005, "weight_decay": 1e-4}  # [sec. 3.3; Ghunaim et al.]
+OF_IMAGES = ("net", "weights", "lr")  # of NETWORK: a stream of other samples has no use for them
+INSTAGRAM = {"weights": "fb_swsl_ig1b_ft_in1k"}  # [sec. 3.3]
 
 Preset = Mapping[tuple[str, ...], Mapping[str, Any]]
+
+
+def _near_future(**rules: int) -> Preset:
+    """[near-future accuracy, sec. 4: slow and fast streams]"""
+    return {ON_STREAMS: NETWORK, ("overadapt", "fc-only"): INSTAGRAM, ("near-future",): rules}
+
+
 PRESETS: dict[str, Preset] = {
     "clear-linear": {STEPWISE: LINEAR},
     "clear-linear-imagenet": {STEPWISE: IMAGENET},
@@ -57,30 +64,53 @@ PRESETS: dict[str, Preset] = {
     },
     "seq-to-final": {("seq-to-final",): {"budget": "paper", "fidelity": "clean"}},
     "seq-to-final-code": {("seq-to-final",): {"budget": "paper", "fidelity": "paper-code"}},
-    # [near-future accuracy, sec. 5: slow, fast]
-    "cglm": {ON_STREAMS: DECAY, ("near-future",): {"batch": 64, "shift": 256, "updates": 10}},
-    "cglm-fast": {ON_STREAMS: DECAY, ("near-future",): {"batch": 64, "shift": 256, "updates": 1}},
-    "cloc": {ON_STREAMS: DECAY, ("near-future",): {"batch": 128, "shift": 16_384, "updates": 5}},
-    "cloc-fast": {ON_STREAMS: DECAY, ("near-future",): {"batch": 128, "shift": 16_384, "updates": 1}},
+    "cglm": _near_future(batch=64, shift=256, updates=10),
+    "cglm-fast": _near_future(batch=64, shift=256, updates=1),
+    "cloc": _near_future(batch=128, shift=16_384, updates=5),
+    "cloc-fast": _near_future(batch=128, shift=16_384, updates=1),
 }
 
 
-def fitting(preset: str, kinds: Mapping[str, type]) -> dict[str, dict[str, Any]]:
+def fitting(preset: str, kinds: Mapping[str, type], x_shape: tuple[int, ...] = (1, 1, 3)) -> dict[str, dict[str, Any]]:
     """What a preset gives to each of some learners and protocols (name → class): name → settings. It gives nothing to
-    those that it does not name, and a learner gets what it has: the blind classifier has no learning rate. Raises
-    UnknownName."""
+    those that it does not name, and a learner gets what it has: the blind classifier has no learning rate. x_shape: of
+    a sample; one that is no image has no use for `OF_IMAGES` of a pre-trained network. Raises UnknownName."""
     if preset not in PRESETS:
         problem = f"Unknown preset {preset!r}."
         raise UnknownName(
             problem, did_you_mean(preset, PRESETS), available(preset, [*PRESETS], "driftline list presets")
         )
+    idle = OF_IMAGES if _of_network(preset) and len(x_shape) != 3 else ()
     of_each: dict[str, dict[str, Any]] = {}
     for name, kind in kinds.items():
         ours = kind.__module__.startswith("driftline.eval.")  # not a stranger's, of the same name
         groups = [settings for owners, settings in PRESETS[preset].items() if ours and name in owners]
-        own = setting_names(kind)
+        own = [key for key in setting_names(kind) if key not in idle]
         of_each[name] = {key: value for settings in groups for key, value in settings.items() if key in own}
     return of_each
+
+
+def _of_network(preset: str) -> bool:
+    """Whether a preset's paper trains a pre-trained network on images."""
+    return any("weights" in settings for settings in PRESETS[preset].values())
+
+
+def left_out(preset: str, protocol: str, x_shape: tuple[int, ...]) -> str:
+    """What of a paper's recipe cannot be had on samples of this shape, and where it can; "" if all of it is used."""
+    if not preset or len(x_shape) == 3 or not _of_network(preset) or (protocol,) not in PRESETS[preset]:
+        return ""
+    return (
+        f"preset {preset}: the samples are no images, so its batch, shift, updates and weight decay are used, without "
+        "the paper's network and rate (a pre-trained ResNet50, 0.005); for them evaluate a stream of images."
+    )
+
+
+def check_network(preset: str, learner: str, net: str | None, x_shape: tuple[int, ...]) -> None:
+    """Raise BadConfig if a layer on raw pixels takes the place of a preset's network. net: None: it has none."""
+    if preset and len(x_shape) == 3 and _of_network(preset) and net in ("", "linear", "mlp"):
+        problem = f"{learner}: preset {preset} trains a pre-trained network on images, and net is {net!r}: raw pixels."
+        way_out = "Leave net out, or evaluate vectors of the images: driftline stream encode."
+        raise BadConfig(problem, "Expected a timm model, such as resnet50.", way_out)
 
 
 def text_of(preset: Preset) -> str:

@@ -15,7 +15,7 @@ from driftline.curate.core.errors import BadArray, BadConfig, Diverged, Incompat
 from driftline.curate.core.executor.torch_threads import one_thread
 from driftline.eval.engine import fused
 from driftline.eval.engine.augment import KINDS
-from driftline.eval.engine.deep import Deep, check_model
+from driftline.eval.engine.deep import RANDOM, Deep, check_model
 from driftline.eval.engine.linear import Head, LinearSettings, Net, Rule, fit, net_scores, on, step
 from driftline.eval.engine.mlp import Mlp
 from driftline.eval.learner import Array, Labels, Learner, Task
@@ -71,7 +71,8 @@ class NetworkLearner(Learner):
     """augmentation of training images: flip, crop and rotate, joined by + (CLEAR: flip+crop), or none"""
     weights: str = ""
     """start of a network on images, instead of random weights: a checkpoint, a folder of `models train`, or a tag of
-    timm, as in net=resnet50,weights=tv_in1k (ImageNet) or weights=fb_swsl_ig1b_ft_in1k (Instagram-1B)"""
+    timm, as in net=resnet50,weights=tv_in1k (ImageNet) or weights=fb_swsl_ig1b_ft_in1k (Instagram-1B); none: random
+    ones, where a preset names others"""
     device: Device = "cpu"
     """cpu, cuda or auto"""
 
@@ -97,7 +98,7 @@ class NetworkLearner(Learner):
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """A new head. Raises BadConfig for an unknown network, IncompatibleStream for one that takes other samples."""
         self.kinds = tuple(kind for kind in self.augment.split("+") if kind != "none")
-        if self.net in HEADS and self.weights:
+        if self.net in HEADS and self.weights not in RANDOM:
             problem = f"weights is {self.weights!r}, and net={self.net} starts from random weights."
             raise BadConfig(problem, "Expected none.", "Use them with a network on images, such as net=resnet18.")
         if self.net not in HEADS:

@@ -284,6 +284,8 @@ class _Work:
         return [self._document(part) for part in parts]
 
     def _announce(self, part: _Part) -> None:
+        if without := part.planned[0].left_out:
+            self.run_log.say(without)
         self.run_log.say(_estimate(part.protocol, part.planned, self.executor.workers))
         if late := part.planned[0].label_time:
             self.run_log.say(f"  {late}")

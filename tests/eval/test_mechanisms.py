@@ -13,6 +13,8 @@ from support.helpers import drifting
 from driftline.curate.core.errors import BadConfig, Diverged, IncompatibleStream
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.engine.deep import Deep
+from driftline.eval.experiment.learner_sets import GRIDS
+from driftline.eval.experiment.learner_spec import spec_of
 from driftline.eval.experiment.needs import check_needs
 from driftline.eval.experiment.presets import fitting
 from driftline.eval.experiment.settings import setting_names
@@ -23,7 +25,7 @@ from driftline.eval.learners.agem import Agem
 from driftline.eval.learners.si import Si
 from driftline.eval.protocol import PROTOCOLS
 from driftline.eval.run import evaluate, plan
-from driftline.stream_builder.stream import Split
+from driftline.stream_builder.stream import Split, Step, Stream
 
 STREAM = drifting(steps=3, classes=4, n=80)
 FROZEN = ("nap", "static-linear", "static-knn")
@@ -207,6 +209,32 @@ def test_the_record_says_where_each_setting_comes_from() -> None:
     text = plan(STREAM, "near-future", ["fc-only"], [0], changed, preset="cglm").settings["fc-only"]
     assert "weight_decay 0.0001 (preset cglm)" in text
     assert "momentum" not in text  # the protocol's is the learner's own
+
+
+def test_a_papers_preset_is_its_recipe_on_images_and_says_what_it_leaves_out_elsewhere() -> None:
+    pixels = Split(rng_for(0).integers(0, 256, (64, 32, 32, 3)).astype(np.uint8), np.arange(64) % 3)
+    images = Stream("painted", [Step(0, "0", {"train": pixels, "test": pixels})], list("abc"), sha256="painted")
+    rules = {"shift": 8, "batch": 8, "prefix": 0}
+    planned = plan(images, "near-future", ["er-online", "overadapt", "acm"], [0], rules, preset="cglm")
+    assert planned.left_out == ""
+    assert "net resnet50 (preset cglm), weights tv_in1k (preset cglm)" in planned.settings["acm"]
+    assert "lr 0.005 (preset cglm)" in planned.settings["er-online"]
+    assert "weights fb_swsl_ig1b_ft_in1k (preset cglm)" in planned.settings["overadapt"]
+    for learner in ("er-online(net=linear)", "finetune(net=mlp)"):
+        with pytest.raises(BadConfig, match=r"raw pixels.*driftline stream encode"):
+            plan(images, "near-future", [learner], [0], rules, preset="cloc-fast")
+    own = {**rules, "net": "test_resnet", "weights": "none", "updates": 1}
+    (ran,) = evaluate(images, "near-future", ["cosine-fc"], [0], own, preset="cglm")["results"]
+    assert (ran["settings"]["net"], ran["settings"]["lr"], ran["gradient_steps"]) == ("test_resnet", 0.005, 8)
+    vectors = plan(STREAM, "near-future", ["er-online"], [0], {"shift": 20}, preset="cglm")
+    assert vectors.left_out.startswith("preset cglm: the samples are no images")
+    assert "net" not in vectors.settings["er-online"]
+    assert plan(STREAM, "clear-iid", ["er-online"], [0], preset="cglm").left_out == ""
+
+
+def test_every_learner_of_a_named_set_exists() -> None:
+    for learners in GRIDS.values():
+        assert len({(spec_of(name).kind, str(spec_of(name).with_name)) for name in learners}) == len(learners)
 
 
 def test_ewc_is_held_on_corrections_as_in_training() -> None:
