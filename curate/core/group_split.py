@@ -245,7 +245,7 @@ def describe_splits(
         missed: cells that are off by more than one sample, 2 %, and their largest group that can move
         untested: values of each stratum without a test
         group_sizes: of each side, of groups that can move: number, mean, median
-    overlap: of each pair of splits, shared tests among all tests of both (Jaccard; 1: they are the same draw)
+    overlap: of each pair of splits, the share of their tests that both have; 1: they are the same draw
     """
     names, number = np.unique(group, return_inverse=True)
     number = number.astype(np.int64)
@@ -293,9 +293,8 @@ def describe_splits(
         }  # fmt: skip
     for i, (a, one) in enumerate(sides.items()):
         for b, other in list(sides.items())[:i]:
-            either = (one | other).sum()
-            jaccard = float((one & other).sum() / either) if either else 0.0
-            out["overlap"].append({"splits": [b, a], "jaccard": jaccard})
+            tests = int(one.sum() + other.sum())
+            out["overlap"].append({"splits": [b, a], "shared": 2 * int((one & other).sum()) / max(1, tests)})
     return out
 
 

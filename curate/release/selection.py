@@ -168,5 +168,5 @@ def gaps_of(rows: Sequence[Row], group: Sequence[str], splits: Mapping[str, Sequ
         for label in split["untested"]["class"]:
             untested[label].append(name)
     gaps += [f"The class {label!r} has no test image in {', '.join(names)}." for label, names in untested.items()]
-    same = [" and ".join(pair["splits"]) for pair in facts["overlap"] if pair["jaccard"] == 1]
+    same = [" and ".join(pair["splits"]) for pair in facts["overlap"] if pair["shared"] == 1]
     return gaps + ([f"These splits are the same draw: {', '.join(same)}."] if same else [])

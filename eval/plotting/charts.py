@@ -144,28 +144,31 @@ def _ends_of_y(
     return min(0.0, floor) if from_zero else floor, _nice(high) if share else max(high, floor + 1)
 
 
-def slopes(pairs: Mapping[str, tuple[float, float]], left: str, right: str) -> Picture:
-    """A slope chart. pairs: name → two accuracies, connected by a line: crossing lines are changes of rank."""
-    shown = {name: f"{cut(name)}  {100 * a:.1f} → {100 * b:.1f}" for name, (a, b) in pairs.items()}
-    summary = "; ".join(f"{name} {100 * a:.1f} to {100 * b:.1f}" for name, (a, b) in pairs.items())
+def slopes(
+    series: Mapping[str, Sequence[float]], columns: Sequence[str], levels: Mapping[str, float] | None = None
+) -> Picture:
+    """A slope chart. series: name → accuracies in the columns, or in the first of them, connected by a line: crossing
+    lines are changes of rank. levels: name → y of a dashed line."""
+    shown = {name: f"{cut(name)}  {' → '.join(map(_tenths, values))}" for name, values in series.items()}
+    summary = "; ".join(f"{name} {' to '.join(map(_tenths, values))}" for name, values in series.items())
+    places, levels = [k / (len(columns) - 1) for k in range(len(columns))], levels or {}
 
     def draw(sheet: Sheet) -> str:
-        y_axis = (0.0, _nice(max(v for pair in pairs.values() for v in pair)))
+        y_axis = (0.0, _nice(max([*levels.values(), *(v for values in series.values() for v in values)])))
         frame = frame_of(sheet, (-0.06, 1), y_axis, list(shown.values()), y_name=ACCURACY)
-        foot, (start, _), (end, _) = frame.top + frame.height + 20, frame.at(0, 0), frame.at(1, 0)
-        parts = [
-            *percents(frame),
-            text(frame.left, frame.top - 10, ACCURACY),
-            text(start, foot, left, "middle", 13),
-            text(end, foot, right, "end", 13),
-        ]
+        foot = frame.top + frame.height + 20
+        parts = [*percents(frame), text(frame.left, frame.top - 10, ACCURACY), *references(frame, levels, {})]
+        for place, column in zip(places, columns, strict=True):
+            parts.append(text(frame.at(place, 0)[0], foot, column, "end" if place == 1 else "middle", 13))
         names: list[Named] = []
-        for i, (name, pair) in enumerate(pairs.items()):
-            parts.append(drawn(name, i, frame, (0, 1), pair, 2 * i, dots=True))
-            names.append((frame.at(1, pair[1])[1], name, i, shown[name]))
-        return whole(parts, names, f"Accuracy in per cent, {left} against {right}: {summary}", frame)
+        row = 0
+        for i, (name, values) in enumerate(series.items()):
+            parts.append(drawn(name, i, frame, places[: len(values)], values, row, dots=True))
+            names.append((frame.at(1, values[-1])[1], name, i, shown[name]))
+            row += len(values)
+        return whole(parts, names, f"Accuracy in per cent, {', '.join(columns)}: {summary}", frame)
 
-    rows = [[name, x, _percent(y)] for name, pair in pairs.items() for x, y in zip((left, right), pair, strict=True)]
+    rows = [[n, x, _percent(y)] for n, values in series.items() for x, y in zip(columns, values, strict=False)]
     return Picture(draw, ["series", "score", "per cent"], rows)
 
 
@@ -185,7 +188,7 @@ def points(places: Mapping[str, tuple[float, float]], front: Sequence[str], x_na
         frame = frame_of(sheet, (powers[0], powers[-1]), y_axis, shown, lambda x: float(np.log10(x)), ACCURACY)
         parts = [*percents(frame), *ticks(frame, powers, x_name), text(frame.left, frame.top - 10, ACCURACY)]
         spots = {name: frame.at(sizes[name], places[name][1]) for name in order}
-        beside = _labels(list(spots.values()))
+        beside = labels_of(list(spots.values()))
         for i, (name, (x, y)) in enumerate(spots.items()):
             look = {"fill": COLOURS[0]} if ahead[name] else {"fill": "none", "stroke": GREY, "stroke_width": 2}
             dot = tag("circle", cx=x, cy=y, r=4 if ahead[name] else 3, data_row=list(places).index(name), **look)
@@ -200,7 +203,7 @@ def points(places: Mapping[str, tuple[float, float]], front: Sequence[str], x_na
     return Picture(draw, ["learner", x_name, "per cent", "no other is better"], rows)
 
 
-def _labels(dots: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+def labels_of(dots: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """Where the number of each dot is: the first place around it that no dot and no other number covers."""
     ways = [(11, 0), (11, -9), (11, 10), (-11, 0), (-11, -9), (-11, 10), (0, -11), (0, 12), (22, 0), (-22, 0), (0, -22)]
     taken, labels = list(dots), []

@@ -109,8 +109,7 @@ def _blind(stream: Stream) -> Figure | None:
 def _alone(stream: Stream) -> str:
     """The blind classifier's accuracy and the suggested shift."""
     curve = blind_curve_of(stream)
-    shift = "none in range" if curve.suggested is None else f"{curve.suggested} samples"
-    return f"{curve.best[0]:.1%} are right one sample later, chance is {curve.chance:.1%}; suggested shift S: {shift}."
+    return f"{curve.best[0]:.1%} are right one sample later. {curve.text(curve.suggested)}"
 
 
 def _pictures(stream: Stream) -> Section | None:

@@ -100,12 +100,10 @@ def stream_measure(
     lines.append(f"From each step's training data to the test data of the last step, {stream.steps[-1].name}.")
     lines += [f"{name}: {unit}." for name, unit in UNITS.items() if name in values]
     if statistics is not None:
-        blind, shift = statistics["blind"], statistics["suggested_shift"]
+        blind = statistics["blind"]
         best = [[f"{s:,}", f"{100 * b:.1f}"] for s, b in zip(blind["shifts"], blind["best"], strict=True)]
         lines += ["", *columns([["samples ahead", "blind classifier, % right"], *best])]
-        suggestion = "none in range" if shift is None else f"{shift:,} samples"
-        lines.append(f"suggested shift S = {suggestion} (chance {100 * blind['chance']:.1f} %)")
-        lines.append(statistics["ties_text"])
+        lines += [statistics["shift_text"], statistics["ties_text"]]
     lines += [f"Warning: {document['warning']}"] if "warning" in document else []
     if "samples_of_each_split" in document:
         used = document["samples_of_each_split"]

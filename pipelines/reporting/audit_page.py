@@ -194,8 +194,11 @@ def _of_splits(findings: Mapping[str, Any]) -> list[str]:
         "be tested"
     ]
     if findings["overlap"]:
-        shared = fmean(pair["jaccard"] for pair in findings["overlap"])
-        sentences.append(f"overlap: two splits share {shared:.1%} of their tests")
+        shared = [pair["shared"] for pair in findings["overlap"]]
+        sentences.append(
+            f"overlap: two splits have {fmean(shared):.0%} of their tests in common ({min(shared):.0%} to "
+            f"{max(shared):.0%}); independent draws of single images would have {findings['asked']:.0%}"
+        )
     untested = {name: split["untested"]["class"] for name, split in splits.items() if split["untested"]["class"]}
     sentences += [f"{name} has no test of {', '.join(map(str, classes))}" for name, classes in untested.items()]
     return sentences
@@ -256,7 +259,6 @@ def lines(findings: Mapping[str, Any]) -> list[str]:
         last, at = list(by.items())[-1]
         over = f"{at['distance']:.3g} over {last} bucket{'' if last == '1' else 's'}"
         sentences.append(f"distance of mean features: {over}; noise floor {_floor(findings)}")
-    s = findings["label_correlation"]["suggested_shift"]
-    sentences.append(f"label correlation: suggested shift S = {'none found' if s is None else s}")
+    sentences.append(f"label correlation: {findings['label_correlation']['shift_text']}")
     sentences.append(f"times: {findings['label_correlation']['ties_text']}")
     return sentences

@@ -1,9 +1,11 @@
 """The blind classifier predicts labels from earlier labels only: it measures a stream's label correlation.
 
 [near-future accuracy, sec. 4]: for a sample S samples ahead, predict the most frequent of the last k known labels. The
-suggested shift S* is the smallest S at which its accuracy cannot be told from chance: its 95 % interval reaches down to
-chance. Chance is its accuracy on the stream in random order, not 1 / classes. Every report of a stream's label
-correlation is `correlation_of`, in the order in which near-future delivers the samples.
+suggested shift S* is the smallest S at which labels alone are shown not to help: the upper end of the 95 % interval of
+their gain over chance is at most LIMIT. A short stream cannot show it; there S* is the first shift that is not above
+chance and longer than any run of one label, and `Curve.text` says so. Chance is the accuracy on the stream in random
+order, not 1 / classes. Every report of a stream's label correlation is `correlation_of`, in the order in which
+near-future delivers the samples.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from driftline.stream_builder.ties import is_random
 Labels = npt.NDArray[np.int64]
 KS = (1, 2, 5, 10, 20, 30, 40, 60, 75, 100, 250, 500, 1000, 5000, 25_000, 75_000)
 SHIFTS = (0, *(2**e for e in range(1, 18)))
+LIMIT = 0.02  # gain over chance at S*, at most
 TOLERANCE = 0.005  # accuracy above chance that still counts as chance
 Z = 1.959964  # 95 % of a normal distribution
 BLOCKS = 8  # at least, in a block bootstrap
@@ -51,7 +54,23 @@ class Curve:
     above: tuple[bool, ...]
     """whether the interval at each shift is above chance, by more than the tolerance"""
     suggested: int | None
-    """S*, the first shift that is not above chance; None if all are"""
+    """S*; None if all shifts are above chance"""
+
+    def at(self, shift: int) -> int:
+        """Position of the longest measured shift up to `shift`."""
+        return sum(s <= shift for s in self.shifts) - 1
+
+    def text(self, shift: int | None) -> str:
+        """What labels alone are worth at a shift, in one sentence. shift: None where S* is."""
+        if shift is None:
+            return "Labels alone are above chance at every shift in range: no S can be suggested."
+        k = self.at(shift)
+        verdict = "help"
+        if not self.above[k]:
+            shown = self.best[k] + self.half_width[k] <= self.chance + LIMIT
+            verdict = "are shown not to help" if shown else "are not shown to help, nor shown not to"
+        right, half, chance = (100 * share for share in (self.best[k], self.half_width[k], self.chance))
+        return f"At S = {shift:,}, labels alone {verdict}: {right:.1f} ± {half:.1f} % right, chance {chance:.1f} %."
 
     def plain(self) -> dict[str, Any]:
         """As plain data for JSON."""
@@ -128,8 +147,27 @@ def blind_curve(y: Labels, shifts: Sequence[int] = SHIFTS, ks: Sequence[int] = K
         half_width=tuple(half.tolist()),
         chance=chance,
         above=tuple(above.tolist()),
-        suggested=None if above.all() else shifts[int(above.argmin())],
+        suggested=_suggested(shifts, best + half - chance, above, _beyond_runs(y, shuffled)),
     )
+
+
+def _suggested(
+    shifts: Sequence[int], most: npt.NDArray[np.float64], above: npt.NDArray[np.bool_], least: int
+) -> int | None:
+    """S*. most, above: (shifts,) upper end of the gain over chance; whether it is above. least: from here on, a shift
+    that is not above chance will do."""
+    fits = (most <= LIMIT) | (~above & (np.array(shifts) >= least))
+    if fits.any():
+        return shifts[int(fits.argmax())]
+    return None if above.all() else shifts[int(np.flatnonzero(~above)[-1])]
+
+
+def _beyond_runs(y: Labels, shuffled: Sequence[Labels]) -> int:
+    """The longest run of one label: no two labels of a run are so far apart; 0 where random orders have such runs."""
+    longest, *by_chance = (
+        int(np.diff(np.flatnonzero(np.diff(labels, prepend=-1, append=-1))).max()) for labels in (y, *shuffled)
+    )
+    return longest if longest > max(by_chance) else 0
 
 
 def half_width(right: npt.NDArray[Any], n: npt.NDArray[Any]) -> float:
@@ -184,12 +222,13 @@ def correlation_of(y: Labels, curve: Curve | None = None) -> dict[str, Any]:
     curve: of a stream, if there is one. Without two samples there is nothing to measure.
     """
     if len(y) < 2:
-        return {"autocorrelation": {}, "blind": None, "suggested_shift": None}
+        return {"autocorrelation": {}, "blind": None, "suggested_shift": None, "shift_text": "Too few samples."}
     curve = curve or cached_blind_curve(y)
     return {
         "autocorrelation": {str(lag): value for lag, value in autocorrelation(y).items()},
         "blind": curve.plain(),
         "suggested_shift": curve.suggested,
+        "shift_text": curve.text(curve.suggested),
     }
 
 

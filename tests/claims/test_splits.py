@@ -188,7 +188,7 @@ class TestWhatCannotBeSplit:
         """Four photos have few draws; fifty splits repeat them."""
         sides = {f"split_{k}": draw_sides((np.zeros(4),), np.arange(4), SHARE, rng_for(k)) for k in range(50)}
         pairs = describe_splits({"bucket": np.zeros(4)}, np.arange(4), sides, SHARE)["overlap"]
-        assert any(pair["jaccard"] == 1 for pair in pairs)
+        assert any(pair["shared"] == 1 for pair in pairs)
 
     def test_nothing_and_a_share_of_zero_test_nothing(self) -> None:
         assert not draw_sides((np.zeros(0),), np.zeros(0), SHARE, rng_for(0)).any()

@@ -31,7 +31,7 @@ PAYLOADS = [
 CHARTS = {
     "lines": lines({"a": ([0, 1], [0.1, 0.2]), "b": ([0, 1], [0.3, 0.4])}, "age", bands={"a": ([0, 0.1], [0.2, 0.3])}),
     "levels": lines({"a": ([0, 1], [0.1, 0.2])}, "age", log=True, levels={"chance": 0.1}, marks={"S": 1}),
-    "slopes": slopes({"a": (0.1, 0.2), "b": (0.3, 0.1)}, "online", "near future"),
+    "slopes": slopes({"a": (0.1, 0.2), "b": (0.3, 0.1)}, ("online", "near future")),
     "points": points({"a": (10.0, 0.5), "b": (20.0, 0.4)}, ["a"], "bytes"),
     "panels": panels({t: {"a": ([0, 1], [0.1, 0.2]), "b": ([0, 1], [0.3, 1.1])} for t in "pqrst"}, "age"),
 }
@@ -120,7 +120,7 @@ def test_names_from_outside_are_text_in_the_library_too(browser: Any, tmp_path: 
     dots = {name: (10.0 + i, 0.5) for i, name in enumerate(PAYLOADS)}
     charts = [
         Figure(PAYLOADS[0], PAYLOADS[1], lines(many, PAYLOADS[1], levels={PAYLOADS[0]: 0.1}, marks={PAYLOADS[2]: 1.0})),
-        Figure("slopes", "", slopes(pairs, PAYLOADS[1], PAYLOADS[2])),
+        Figure("slopes", "", slopes(pairs, PAYLOADS[1:3])),
         Figure("points", "", points(dots, [PAYLOADS[0]], PAYLOADS[1])),
     ]
     page = opened(browser, page_of(tmp_path, *charts))

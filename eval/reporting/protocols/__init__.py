@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -10,8 +10,10 @@ from markupsafe import Markup
 from driftline.curate.core.registry import Registry
 from driftline.eval.plotting.charts import Figure, Section, lines
 from driftline.eval.protocol import Document, Score, kind_of, primary_of, score_of
-from driftline.eval.scoring.ranking import mean_of
-
+from driftline.eval.reporting.compared import of_part, scores_of_members
+from driftline.eval.reporting.text import listed
+from driftline.eval.scoring.bands import Band
+from driftline.eval.scoring.ranking import mean_of, rank, rival
 
 @dataclass(frozen=True)
 class Lead:
@@ -80,6 +82,42 @@ PAGES = Registry(
         "near-future": "driftline.eval.reporting.protocols.near_future:NearFuture",
     },
 )
+
+
+def lead_of(document: Document, references: Mapping[str, float], alone: str, what: str) -> Lead:
+    """document: one of `ranking.parts`. references: name → what is reached without looking at samples, by the primary
+    score. alone: all of them in words. what: that a share is of, as in "of the samples 64 later"."""
+    score, by_place = primary_of(document), {r["place"]: r for r in document["results"]}
+    names = {place: r["label"] for place, r in by_place.items()}
+    blind = {name for place, name in names.items() if by_place[place].get("standing") == "blind"}
+    seeing = [r for r in by_place.values() if rival(r) and r["label"] not in blind and mean_of(score, r) is not None]
+    known = ", ".join(f"{name} {100 * value:.1f} %" for name, value in references.items())
+    if not seeing:
+        return Lead(Markup("No learner here looks at samples: {}.").format(known), [])
+    group = of_part(document.get("compared", ()), names)
+    tie = [names[i] for i in group["ties"][0]] if group and group["ties"] else []
+    ends = {r["label"]: _interval(score, r, scores_of_members(group).get(r["place"])) for r in seeing}
+    best, most = max(seeing, key=lambda r: rank(score, r)), max(references.values())
+    above = [] if blind & {*tie} else [name for name, (low, _) in ends.items() if low > most]
+    values = (100 * value for value in (mean_of(score, best) or 0.0, *ends[best["label"]]))
+    share = "{:.1f} % ({:.1f} to {:.1f})".format(*values)
+    of = f" of {len(seeing)} learners" if len(seeing) > 1 else ""
+    if best["label"] not in above:
+        text = "No learner is shown to be above {}: {}. The best{} that look at samples is <strong>{}</strong>, {} {}."
+        return Lead(Markup(text).format(alone, known, of, best["label"], share, what), [])
+    others = [name for name in tie if name != best["label"]]
+    place = Markup(", the {}{}").format("best" if tie == [best["label"]] else "highest", of) if of else ""
+    place += Markup(", not told apart from {}").format(listed(others)) if others else ""
+    text = "<strong>{}</strong> is right on {} {}{}. Without looking: {}."
+    return Lead(Markup(text).format(best["label"], share, what, place, known), above)
+
+
+def _interval(score: Score, result: Document, band: Band | None) -> tuple[float, float]:
+    """95 % interval of a mean: over seeds and samples, and at least that of answers that come in runs."""
+    mean = mean_of(score, result) or 0.0
+    half = result.get("ci95_samples", {}).get(score.name) or 0.0
+    low, high = (mean, mean) if band is None else (float(band.low), float(band.high))
+    return max(0.0, min(low, mean - half)), min(1.0, max(high, mean + half))
 
 
 def curves(part: Document) -> list[Figure]:

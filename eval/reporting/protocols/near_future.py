@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from driftline.eval.plotting.charts import Figure, lines, slopes
-from driftline.eval.protocol import Document
-from driftline.eval.reporting.protocols import Page
+from driftline.eval.protocol import MAJORITY, Document, primary_of
+from driftline.eval.reporting.protocols import Lead, Page, lead_of
+from driftline.eval.scoring.ranking import mean_of
 from driftline.eval.scoring.slices import MARK, since
 
 NEWER = " † From here on, what comes is newer than what the encoder may have seen."
@@ -17,14 +18,47 @@ SHIFT = "shift_"  # how the names of measures at further shifts begin
 SHOWN_KS = (1, 10, 100, 1000)  # windows of the blind curve, beside the best
 
 
+def blind_at(result: Mapping[str, Any]) -> tuple[float, float, float] | None:
+    """Accuracy of labels alone: the next one, S samples ahead, and in random order."""
+    if (curve := result.get("told", {}).get("blind")) is None:
+        return None
+    at = sum(s <= int(result["settings"]["shift"]) for s in curve["shifts"]) - 1
+    return curve["best"][0], curve["best"][at], curve["chance"]
+
+
+def lead(document: Document) -> Lead | None:
+    """Who is above labels alone, chance and a constant answer."""
+    results, score = document["results"], primary_of(document)
+    if (alone := blind_at(results[0])) is None:
+        return None
+    blind = [alone[1], *(mean_of(score, r) or 0.0 for r in results if r["learner"].partition("(")[0] == "blind")]
+    references = {"blind": max(blind), "chance": alone[2]}
+    constant = [r["references"][MAJORITY] for r in results if MAJORITY in r.get("references", {})]
+    references |= {"the most frequent class": max(constant)} if constant else {}
+    return lead_of(document, references, "labels alone", f"of the samples {results[0]['settings']['shift']} later")
+
+
+def first_figure(document: Document) -> Figure:
+    """Online against near-future accuracy and retention, with labels alone."""
+    results, columns = document["results"], ("online", "near_future", "retention")
+    series = {r["label"]: [v for c in columns if (v := r["scores"][c]["mean"]) is not None] for r in results}
+    alone = blind_at(results[0])
+    if alone is not None and not any(r["learner"].partition("(")[0] == "blind" for r in results):
+        series |= {"labels alone": list(alone[:2])}
+    caption = (
+        "Where lines cross, the ranking changes: who names the next sample best may have learned nothing that lasts "
+        "[near-future accuracy, figure 1]."
+    )
+    levels = {} if alone is None else {"chance": alone[2]}
+    picture = slopes(series, ("online", "near future", "retention"), levels)
+    return Figure("Online, near-future and retention", caption, picture)
+
+
 def note(document: Document) -> str:
-    """S, the batch size, chance, equal times, and which learners overspent their budget."""
+    """What labels alone are worth at S, the batch size, equal times, and which learners overspent their budget."""
     first = document["results"][0]
-    shift, notes = first["settings"]["shift"], first.get("told", {})
-    chance = notes["blind"]["chance"] if "blind" in notes else None
-    text = f"S = {shift} samples, batches of {first['settings']['batch']}."
-    if chance is not None:
-        text += f" Chance is {100 * chance:.1f} %: the blind classifier on the same labels in random order."
+    notes = first.get("told", {})
+    text = f"{notes.get('shift_text', '')} Batches of {first['settings']['batch']}.".strip()
     over, under = (
         [f"{r['label']} ({r['budget'][key]} ×)" for r in document["results"] if key in r.get("budget", {})]
         for key in ("overspent", "underspent")
@@ -34,7 +68,7 @@ def note(document: Document) -> str:
         f"Took more than the budget: {', '.join(over)}." if over else "",
         f"Took less than nine tenths of the budget: {', '.join(under)}." if under else "",
     ]
-    return " ".join(filter(None, [text, notes.get("ties_text", ""), notes.get("warning", ""), *further]))
+    return " ".join(filter(None, [text, notes.get("warning", ""), notes.get("ties_text", ""), *further]))
 
 
 def varies(document: Document) -> str:
@@ -45,13 +79,11 @@ def varies(document: Document) -> str:
 def figures(document: Document) -> list[Figure]:
     """The figures for which the results have the data."""
     results = document["results"]
-    crossing = (
-        "Where lines cross, the ranking changes: the best learner on the next sample may have learned nothing that "
-        "lasts [near-future accuracy, figure 1]."
+    kept = (
+        "The last model, on all held-out samples up to each period [near-future accuracy, figure 4]; the end is the "
+        "score. A line that rises to the right: old samples are lost."
     )
-    kept = "After each period, accuracy on all held-out samples of the periods so far; the end is the score."
     shift = int(results[0]["settings"]["shift"])
-    pairs = slopes({r["label"]: _pair(r) for r in results}, "online", "near future")
     seen = document.get("seen") or {}
     periods = since(seen.get("newer", ()), range(len(results[0]["matrix"])))
     series = {r["label"]: (r["curve"]["period"], r["curve"]["retention"]) for r in results}
@@ -65,13 +97,12 @@ def figures(document: Document) -> list[Figure]:
         return Figure(f"{title} along the stream", caption + NEWER * bool(marks), chart)
 
     charts = [
-        Figure("Online against near-future accuracy", crossing, pairs),
         along("Near-future accuracy", "Mean over all samples tested so far.", "at", "value", shift),
         along("Online accuracy", "The same without a gap: label correlation included.", "online_at", "online", 0),
         Figure("Retention", kept + NEWER * bool(periods), retained),
     ]
     if blind := results[0].get("told", {}).get("blind"):
-        charts.insert(1, _blind(blind, shift))
+        charts.insert(0, _blind(blind, shift))
     return charts + _samplers(results) + _over_shifts(results)
 
 
@@ -80,10 +111,6 @@ def _first_newer(samples: int | None, ahead: int, along: Sequence[int]) -> dict[
     if samples is None or not along or samples - ahead >= max(along):
         return {}
     return {MARK: max(samples - ahead, min(along))}
-
-
-def _pair(result: Mapping[str, Any]) -> tuple[float, float]:
-    return result["scores"]["online"]["mean"], result["scores"]["near_future"]["mean"]
 
 
 def _blind(blind: Mapping[str, Any], shift: int) -> Figure:
@@ -114,7 +141,7 @@ def _samplers(results: Any) -> list[Figure]:
     if not pairs:
         return []
     caption = "The same learner with other samples of the past [near-future accuracy, section 5]."
-    return [Figure("Samplers", caption, slopes(pairs, "near future", "retention"))]
+    return [Figure("Samplers", caption, slopes(pairs, ("near future", "retention")))]
 
 
 def _over_shifts(results: Any) -> list[Figure]:
@@ -134,7 +161,9 @@ def _over_shifts(results: Any) -> list[Figure]:
 class NearFuture(Page):
     """Of near-future."""
 
+    ages = False
     measures_title = "Accuracy at further shifts, and how sure the differences are"
     matrix_title = "Retention by period"
     matrix_note = "Row: after this period. Column: tested on this period's held-out samples."
+    lead, first = staticmethod(lead), staticmethod(first_figure)
     figures, note, varies = staticmethod(figures), staticmethod(note), staticmethod(varies)

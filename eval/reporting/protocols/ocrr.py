@@ -8,22 +8,41 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from driftline.eval.plotting.charts import Figure, Section, lines, points
+from driftline.eval.plotting.charts import Figure, Section, lines
+from driftline.eval.plotting.planes import trade
 from driftline.eval.protocol import Document
 from driftline.eval.protocols.ocrr.score import SCORES
 from driftline.eval.reporting.markup import Cell, render, table
-from driftline.eval.reporting.protocols import Page
+from driftline.eval.reporting.protocols import Lead, Page, lead_of
 from driftline.eval.reporting.text import spread
-from driftline.eval.scoring.ranking import comparable, differing, labels
+from driftline.eval.scoring.ranking import comparable, differing, labels, mean_of, references
 
 ENDED = " Means over seeds; a run that has ended keeps its last accuracy, so that a line ends at its score."
 
 
+def lead(document: Document) -> Lead | None:
+    """Who is above one answer for all samples."""
+    blind = [mean_of(SCORES[2], r) or 0.0 for r in document["results"] if r.get("standing") == "blind"]
+    if not (known := [*references(document["results"]).values(), *blind]):
+        return None
+    what = "of the new or the original samples, whichever is fewer"
+    return lead_of(document, {"one answer for all samples": max(known)}, "a constant answer", what)
+
+
+def first_figure(document: Document) -> Figure:
+    """What recovery costs: final novel and original accuracy."""
+    places = {r["label"]: (*_accuracies(r), float(r["stored_bytes"])) for r in document["results"]}
+    caption = (
+        "Mean over seeds. Blue, joined by a line: no other learner is as good on both and better on one. The larger a "
+        "dot, the more bytes are kept (logarithmic)."
+    )
+    picture = trade(places, front({n: place[:2] for n, place in places.items()}), "novel", "original", "bytes kept")
+    return Figure("New against original classes", caption, picture)
+
+
 def figures(document: Document) -> list[Figure]:
-    """Recovery, forgetting, and accuracy over storage."""
+    """Recovery and forgetting."""
     results = document["results"]
-    places = {r["label"]: (float(r["stored_bytes"]), *_accuracies(r)) for r in results}
-    lower = {r["label"]: (float(r["stored_bytes"]), float(r["scores"]["worst"]["mean"])) for r in results}
 
     def over_corrections(title: str, tested_on: str, key: str) -> Figure:
         series = {r["label"]: (r["curve"]["at"], r["curve"][key]) for r in results}
@@ -31,25 +50,19 @@ def figures(document: Document) -> list[Figure]:
         caption += ENDED * any(len(r["seeds"]) > 1 for r in results)
         return Figure(title, caption, lines(series, "corrections"))
 
-    storage = (
-        "The lower of final novel and final original accuracy of each run, mean over seeds, over bytes kept. Blue, "
-        "with a dot in the list: no other learner is at least as small and as good on both, and better in one."
-    )
     return [
         over_corrections("Recovery", "novel", "value"),
         over_corrections("Retention during recovery", "original", "original"),
-        Figure("Accuracy over storage", storage, points(lower, front(places), "bytes kept")),
     ]
 
 
 def front(places: Mapping[str, tuple[float, ...]]) -> list[str]:
-    """The Pareto front of bytes and accuracies: names for which no other has at most as many bytes and at least as high
-    accuracies, and is better in one of them.
+    """The Pareto front of accuracies: names for which no other has at least as high ones, and is better in one.
 
-    >>> front({"a": (1.0, 0.5, 0.5), "b": (2.0, 0.9, 0.1), "c": (2.0, 0.4, 0.5)})
+    >>> front({"a": (0.5, 0.5), "b": (0.9, 0.1), "c": (0.4, 0.5)})
     ['a', 'b']
     """
-    values = np.array([(-size, *accuracies) for size, *accuracies in places.values()])
+    values = np.array(list(places.values()))
     beaten = [bool(((values >= own).all(1) & (values > own).any(1)).any()) for own in values]
     return [name for name, is_beaten in zip(places, beaten, strict=True) if not is_beaten]
 
@@ -119,5 +132,6 @@ class Ocrr(Page):
     """Of ocrr."""
 
     measures_title = "Accuracy at the start and costs, and how sure the differences are"
+    lead, first = staticmethod(lead), staticmethod(first_figure)
     figures, note = staticmethod(figures), staticmethod(note)
     varies, across = staticmethod(varies), staticmethod(across)
