@@ -15,6 +15,7 @@ from driftline.eval.reporting.text import listed
 from driftline.eval.scoring.bands import Band
 from driftline.eval.scoring.ranking import mean_of, rank, rival
 
+
 @dataclass(frozen=True)
 class Lead:
     """The first sentence of a protocol's own first screen."""
