@@ -197,6 +197,8 @@ def over_samples(runs: Sequence[Run], weights: Floats, groups: Array | None, par
                 value += float(np.mean(score))
                 sums.append((cluster, (score - np.mean(score)) / len(cluster) / len(runs)))
         values.append(value)
+    if not sums:
+        return Sum(0.0, 0.0, 0, np.array(values))
     _, number = np.unique(np.concatenate([cluster for cluster, _ in sums]), return_inverse=True)
     of_cluster = np.bincount(number, np.concatenate([part for _, part in sums]))
     count = len(of_cluster)
@@ -260,6 +262,16 @@ def read_control(roots: Iterable[Path], protocol: str, sha256: str) -> Control:
     return Control(wanted, because, draws)
 
 
+def draws_of(runs: Sequence[Run], control: Control) -> dict[str, list[Draw]]:
+    """The draws of one learner by kind, in order of their numbers."""
+    keys = {run.about["seed"]: key_of(run.about) for run in runs}
+    found: dict[str, dict[int, Draw]] = {"within": {}, "all": {}, "equal": {}}
+    for one in sorted(control.draws, key=lambda draw: draw.draw):
+        if keys.get(one.seed) == one.key:
+            found[one.kind].setdefault(one.draw, one)
+    return {kind: list(draws.values()) for kind, draws in found.items()}
+
+
 def net_of(runs: Sequence[Run], control: Control, groups: Array | None) -> Net | None:
     """What one learner loses with age; None under a protocol that has no ageing. runs: of all its seeds. groups: (N,)
     cluster of each sample by its position in the stream."""
@@ -272,12 +284,7 @@ def net_of(runs: Sequence[Run], control: Control, groups: Array | None) -> Net |
     pairs = pairs_of(~np.isnan(matrix), np.arange(about["steps"]) * 1.0 if years is None else years)
     lags = pairs.new - pairs.old
     numbers = np.unique(lags)
-    keys = {run.about["seed"]: key_of(run.about) for run in runs}
-    of_kind: dict[str, dict[int, Draw]] = {"within": {}, "all": {}, "equal": {}}
-    for one in sorted(control.draws, key=lambda draw: draw.draw):
-        if keys.get(one.seed) == one.key and one.matrix.shape == matrix.shape:
-            of_kind[one.kind].setdefault(one.draw, one)
-    within, whole, equal = (list(draws.values()) for draws in of_kind.values())
+    within, whole, equal = draws_of(runs, control).values()
 
     def by_lag(losses: Floats) -> Floats:
         return np.array([losses[lags == lag].mean() for lag in numbers])

@@ -1,0 +1,120 @@
+"""What follows from the matrix beside ageing: how often to bring a new model, and whether the data became harder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.rows import Run
+from driftline.eval.rows import groups as by_settings
+from driftline.eval.scoring.bands import Array, Band, Floats
+from driftline.eval.scoring.net import PROTOCOLS, Control, Sum, draws_of, interval, matrix_of, over_samples, years_of
+
+EVERY = (1, 2, 4)  # steps
+
+
+@dataclass(frozen=True)
+class Cadence:
+    """A new model every few steps."""
+
+    every: int
+    """steps between new models; 1: the model of each step is used"""
+    accuracy: Band
+    """() mean over the same tests for all cadences, and over the steps at which the first model may come"""
+    behind: Band
+    """() by how much that is below a new model at each step, on the same tests; 0 for every = 1"""
+    trainings: float
+    """new models a step: 1 / every"""
+    seconds: float
+    """processor time a step, if a model takes as long as a step of the run"""
+
+
+@dataclass(frozen=True)
+class Harder:
+    """Whether later tests are harder for the best newest models, beyond the control."""
+
+    points_per_year: Band
+    """() points of accuracy a year that the newest models fall, less what they fall where nothing changes"""
+    learners: tuple[str, str]
+    """the best by mean accuracy of the newest models, on each half of the clusters, measured on the other half"""
+
+
+def newest_models(tested: Array) -> Array:
+    """(T, T) whether a model of a step (row) has a test on a step → (T,) the newest up to that step; -1: none."""
+    return np.array([max(np.flatnonzero(tested[: j + 1, j]).tolist(), default=-1) for j in range(len(tested))])
+
+
+def retrain_every(runs: Sequence[Run], groups: Array | None, every: Sequence[int] = EVERY) -> list[Cadence]:
+    """What one learner reaches with a new model every 1, 2, 4 steps; [] under other protocols, and for one that never
+    learned again. runs: of all its seeds. groups: (N,) cluster of each sample by position; None: each is its own."""
+    about = runs[0].about
+    if about["protocol"] not in PROTOCOLS:
+        return []
+    tested = ~np.isnan(np.mean([matrix_of(run) for run in runs], 0))
+    newest = newest_models(tested)
+    first = int(np.argmax(newest >= 0))
+    every = [k for k in every if k <= max(1, (len(tested) - first) // 2)]
+    models = {row.last_change for run in runs for row in run.rows if row.learned_to >= 0}
+    tests = [j for j in range(first + max(every) - 1, len(tested)) if newest[j] >= max(every) - 1]
+    if len(models) < 2 or not tests:
+        return []
+    out: list[Cadence] = []
+    fresh = np.zeros(tested.shape)
+    fresh[newest[tests], tests] = 1 / len(tests)
+    seconds = float(np.mean([run.about["seconds"] for run in runs])) / len(tested)
+    for k in every:
+        weights = np.zeros(tested.shape)
+        for age in range(k):
+            weights[newest[tests] - age, tests] += 1 / k / len(tests)
+        reached, lost = (_band(over_samples(runs, w, groups)) for w in (weights, fresh - weights))
+        out.append(Cadence(k, reached.of_share(), lost, 1 / k, seconds / k))
+    return out
+
+
+def _band(total: Sum) -> Band:
+    of_seeds = total.seeds()
+    parts = [(total.variance, total.clusters - 1), of_seeds]
+    return interval(total.value, total.variance + of_seeds[0], parts)[0]
+
+
+def harder_data(runs: Sequence[Run], control: Control, groups: Array | None) -> Harder | None:
+    """One number for all learners of a protocol and stream; None without dates or control. runs: of all learners."""
+    learners = [(group, draws) for group in by_settings(runs) if group[0].about["protocol"] in PROTOCOLS
+                and group[0].about.get("standing") != "bound"
+                and len(draws := draws_of(group, control)["within"]) > 1]  # fmt: skip
+    years = years_of(runs[0].about) if learners else None
+    samples = [row.answers.sample for group, _ in learners for row in group[0].rows if row.answers is not None]
+    if years is None or not samples:
+        return None
+    newest = newest_models(~np.isnan(matrix_of(learners[0][0][0])))
+    tests = np.flatnonzero(newest >= 0)
+    mean, slope = np.zeros((2, len(newest), len(newest)))
+    mean[newest[tests], tests] = 1 / len(tests)
+    slope[newest[tests], tests] = _slopes(years[tests])
+    positions = np.unique(np.concatenate(samples))
+    clusters = positions if groups is None else groups[positions]
+    half = np.zeros(int(clusters.max()) + 1, np.int64)
+    half[np.unique(clusters)] = rng_for(0, "halves").permutation(np.arange(len(np.unique(clusters))) % 2)
+    best, sums, falls = list[str](), list[Sum](), list[Floats]()
+    for part in (0, 1):
+        reached = [over_samples(group, mean, groups, half == part).value for group, _ in learners]
+        group, draws = learners[int(np.argmax(reached))]
+        best.append(group[0].about["learner"])
+        sums.append(over_samples(group, slope, groups, half != part))
+        falls.append(np.array([float(np.nansum(slope * draw.matrix)) for draw in draws]))
+    count = min(map(len, falls))
+    of_draws = np.mean([fall[:count] for fall in falls], 0)
+    spread = float(np.var(of_draws, ddof=1)) * (1 + 1 / count)
+    of_samples = sum(one.variance for one in sums) / 4
+    parts = [(of_samples, min(one.clusters for one in sums) - 1), (spread, count - 1)]
+    value = float(np.mean([one.value for one in sums]) - of_draws.mean())
+    return Harder(interval(value, of_samples + spread, parts)[0], (best[0], best[1]))
+
+
+def _slopes(years: Floats) -> Floats:
+    """(J,) weights of accuracies: points a year that they fall, Σ age · (earlier − later) / Σ age² over all pairs."""
+    ages = np.maximum(years[None, :] - years[:, None], 0)
+    return np.asarray(100 * (ages.sum(1) - ages.sum(0)) / (ages**2).sum())
