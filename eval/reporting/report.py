@@ -27,12 +27,13 @@ from driftline.eval.reporting.markup import SCRIPT, environment, script
 from driftline.eval.reporting.overview import overview
 from driftline.eval.reporting.protocols import page_of
 from driftline.eval.reporting.samples import Thumbnails, Traces
-from driftline.eval.rows import Run
+from driftline.eval.rows import Run, groups
 from driftline.eval.scoring.aggregate import summary
 from driftline.eval.scoring.bands import Array
 from driftline.eval.scoring.cells import Resampling, clusters_of
 from driftline.eval.scoring.net import NO_CONTROL, Control, nets_of, read_control
 from driftline.eval.scoring.ranking import parts
+from driftline.eval.scoring.retraining import harder_data, retrain_every
 from driftline.stream_builder.stream import Stream
 
 TITLE = "driftline report"
@@ -149,6 +150,8 @@ def document_of(
     document = summary(runs, name, sha, protocol, clusters)
     for result, net in zip(document["results"], nets_of(runs, control, clusters), strict=True):
         result["net"] = net
+    if harder := harder_data(runs, control, clusters):
+        document["harder_data"] = harder.points_per_year
     if runs and (release := runs[0].about.get("release")) is not None:
         document["release"] = release
     if stream is not None:
@@ -169,6 +172,7 @@ def _more(
         "seen": seen.seen_of(runs, stream, draws),
         "calibration": confidence.facts_of(runs, stream),
         "lost": samples.facts_of(runs, document),
+        "retrain_every": [retrain_every(group, clusters) for group in groups(runs)] if aged else [],
         "uploaders": "not known" if clusters is None else "",
     }
     return {key: value for key, value in facts.items() if value}

@@ -157,9 +157,9 @@ def pairs_of(tested: Array, years: Floats) -> Pairs:
 
 
 def years_of(about: Mapping[str, Any]) -> Floats | None:
-    """(T,) when the steps of a run's stream are, from the first on; None without dates."""
+    """(T,) when the steps of a run's stream are, from the first on; None without dates, and within a month."""
     times = timeline(about)
-    if times.unit == "steps":
+    if times.unit == "steps" or times.dates[-1] - times.dates[0] < SECONDS["months"]:
         return None
     return (np.asarray(times.dates, np.float64) - times.dates[0]) / SECONDS["years"]
 
@@ -322,7 +322,7 @@ def net_of(runs: Sequence[Run], control: Control, groups: Array | None) -> Net |
 def _unknown(years: Floats | None, models: int, tests: int, control: Control, count: int) -> str:
     """Why nothing can be said, as a sentence; "": something can."""
     if years is None:
-        return "The steps have no dates."
+        return "The steps have no dates, or are within a month."
     if models < 2:
         return "It never learned again, so that no newer model of it is tested."
     if not tests:

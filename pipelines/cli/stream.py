@@ -122,7 +122,9 @@ def stream_show(
 
     With --out, also draw contact sheets with a row per step.
     """
+    from driftline.eval.plain import plain
     from driftline.eval.reporting.files.terminal import columns
+    from driftline.eval.scoring.power import smallest_ageing
     from driftline.stream_builder.stream import Stream
 
     if out is not None:
@@ -136,6 +138,7 @@ def stream_show(
 
         splits = dict.fromkeys(name for step in stream.steps for name in step.splits)
         sheets = [str(write_contact_sheet(stream, out / f"{name}.png", name)) for name in splits]
+    power = smallest_ageing(stream)
     document = {
         "name": stream.name,
         "sha256": stream.sha256,
@@ -146,6 +149,7 @@ def stream_show(
         ],
         "facts": dict(stream.facts),
         "ties": stream.ties(),
+        "smallest_ageing": plain(power),
         "out": None if out is None else str(out),
         "sheets": sheets,
     }
@@ -155,7 +159,11 @@ def stream_show(
     sizes = [[f"{len(s.splits[n]):,}" if n in s.splits else "–" for n in names] for s in stream.steps]
     lines += columns([[*heads, *names], *(a + b for a, b in zip(dates, sizes, strict=True))])
     lines.append(f"Numbers of samples{'; dates of the first and the last one, UTC' if 'from' in heads else ''}.")
-    lines += [stream.ties_text(), *(f"  contact sheet: {name}" for name in sheets)]
+    lines += [
+        stream.ties_text(),
+        *([f"{power.text().capitalize()}."] if power else []),
+        *(f"  contact sheet: {name}" for name in sheets),
+    ]
     show(as_json, document, "\n".join(lines))
 
 

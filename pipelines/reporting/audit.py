@@ -19,7 +19,9 @@ from driftline.curate.metadata.clocks import reset_clocks
 from driftline.curate.release import Release
 from driftline.curate.release.drift import drift
 from driftline.curate.release.settings import COPY_BITS
+from driftline.eval.plain import plain
 from driftline.eval.reporting.step_names import named_steps
+from driftline.eval.scoring.power import smallest_ageing
 from driftline.pipelines.web.dates import labels as bucket_labels
 from driftline.stream_builder.builders.release import release_groups
 from driftline.stream_builder.measures.label_correlation import correlation_of, correlation_of_stream
@@ -141,6 +143,7 @@ def audit_stream(stream: Stream) -> dict[str, Any]:
         "near_copies": copy_report(exact, {"id": ids, "bucket": step, "class": classes, "split": side}, EXAMPLES)
         | {"bits": 0},
         "label_correlation": correlation_of_stream(stream),
+        "smallest_ageing": plain(smallest_ageing(stream)),
         "neighbours": disagreeing(rows, y_all, ids, of_row),
         **_changes(rows, y_all, np.array(step), np.array(side), of_row, links),
     }

@@ -14,6 +14,7 @@ from driftline.curate.metadata.clocks import contradiction_sentence, reset_sente
 from driftline.curate.release import Release
 from driftline.eval.plotting.charts import Figure, Picture
 from driftline.eval.plotting.charts import lines as line_chart
+from driftline.eval.scoring.power import Power
 from driftline.pipelines.browse.collection import Collection
 from driftline.pipelines.browse.release_table import release_collection, stream_collection
 from driftline.pipelines.web.rendering import stylesheet, template
@@ -241,6 +242,8 @@ def lines(findings: Mapping[str, Any]) -> list[str]:
             f"labels to check: {findings['neighbours']['share']:.1%} of the images have mostly neighbours of one other "
             "class; this is not the share of wrong labels, which may be higher or lower"
         )
+    if power := findings.get("smallest_ageing"):
+        sentences.append(f"ageing: {Power(**power).text()}")
     if "drift" in findings:
         by, in_domain = findings["drift"]["by_distance"], findings["drift"]["in_domain"]
         if in_domain is not None:

@@ -28,6 +28,8 @@ from driftline.eval.rows import Run, folders
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.cells import groups_of
 from driftline.eval.scoring.net import NO_CONTROL, Net, holm_named, interval, matrix_of, net_of, nets_of, over_samples
+from driftline.eval.scoring.power import smallest_ageing
+from driftline.eval.scoring.retraining import harder_data, retrain_every
 from driftline.eval.visits import Visits, invalid, permuted, visits_of
 from driftline.stream_builder.step import Split, Step
 from driftline.stream_builder.stream import Stream
@@ -261,3 +263,33 @@ def test_holm_over_those_that_are_named() -> None:
 def test_too_few_draws_are_refused(draws: int) -> None:
     with pytest.raises(BadConfig, match="Expected 0 for none, or at least 5 draws"):
         check_draws(draws)
+
+
+def test_the_smallest_ageing_grows_with_groups_and_falls_with_steps() -> None:
+    found = [smallest_ageing(planted(0, **more)) for more in ({"size": 1}, {"size": 6}, {"size": 1, "steps": 5})]
+    least = [one.points_per_year for one in found if one is not None]
+    assert least[0] < least[1] < least[2]
+    assert found[1] is not None
+    assert "with 60 tests, 10 groups a step, ageing below 1." in found[1].text()
+    assert smallest_ageing(drifting()) is None
+
+
+def test_cadences_are_means_of_the_matrix_over_the_same_tests() -> None:
+    stream = planted(1, steps=6, turns=0.2)
+    run = evaluate(stream, "clear-iid", "nearest-mean").runs[0]
+    r = matrix_of(run)
+    by_hand = [np.mean([np.mean([r[j - age, j] for age in range(k)]) for j in range(1, 6)]) for k in (1, 2)]
+    found = retrain_every([run], groups_of(stream), (1, 2))
+    assert [float(one.accuracy.value) for one in found] == pytest.approx(by_hand)
+    assert [float(one.behind.value) for one in found] == pytest.approx([0, by_hand[0] - by_hand[1]])
+    assert retrain_every(evaluate(stream, "clear-iid", "nap").runs, None) == []
+
+
+def test_harder_data_is_one_number_beyond_the_control() -> None:
+    stream = planted(2, steps=5, harder=0.5, size=1)
+    results, _ = judged(stream, ["nearest-mean", "majority"])
+    found = harder_data(results.runs, results.control, None)
+    assert found is not None
+    assert found.learners == ("nearest-mean", "nearest-mean")
+    assert float(found.points_per_year.low) > 0
+    assert harder_data(results.runs, NO_CONTROL, None) is None
