@@ -9,9 +9,7 @@ a point of the reference's own run), and against the seconds that the specificat
 and asked at first and once after 100 new ones. The first search counts on both sides; peers, warm: torch's product with
 topk, and `faiss.knn`, each for all vectors anew. The ledger: entries of
 384 numbers, not waiting for the disk, against JSON and SHA-256 as the reference's. Kills: SIGKILLs of a writer; no
-acknowledged entry may be lost. Scale: a substrate of 384 numbers in 100 Gaussian classes (noise 0.15): what a
-prediction and a correction take, exact and by each index, its recall and accuracy; a prediction that asks for 64 at
-once, and the seconds that reading all vectors once takes.
+acknowledged entry may be lost. Scale: `driftline.eval.protocols.ocrr.scale_study`.
 """
 
 from __future__ import annotations
@@ -25,8 +23,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import faiss
 import numpy as np
@@ -34,10 +32,9 @@ import ocrr_reference
 import torch
 
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.learner import Task
-from driftline.eval.learners import LEARNERS
 from driftline.eval.memory.correction_ledger import Ledger, verify
 from driftline.eval.memory.knn_index import Memory, TrackedQueries, halves, unit
+from driftline.eval.protocols.ocrr.scale_study import scale_study
 from driftline.eval.run import evaluate
 from driftline.stream_builder.stream import Split, Step, Stream
 
@@ -184,45 +181,13 @@ def kills(times: int) -> dict[str, object]:
         return {"kills": times, "entries": verify(path).entries if times else 0, "lost": lost}
 
 
-def scale(sizes: list[int], most: int = 100_000) -> dict[str, object]:
-    """HNSW, whose building takes minutes for a million, up to `most` entries."""
-    found: list[dict[str, object]] = []
-    rng = rng_for(0, "scale")
-    means = unit(rng.normal(size=(100, 384)))
-    for n in sizes:
-        y = rng.integers(0, 100, n + 264)
-        x = np.concatenate([
-            (means[part] + rng.normal(0, 0.15, (len(part), 384))).astype(np.float32)
-            for part in np.split(y, range(65_536, n + 264, 65_536))
-        ])  # fmt: skip
-        for kind in ("exact", "ivf", *(["hnsw"] if n <= most else [])):
-            learner = LEARNERS["substrate"](exact_below=10**9 if kind == "exact" else n - 1)
-            learner.index = "hnsw" if kind == "exact" else kind
-            learner.begin(Task(100, (384,)), rng_for(0))
-            built = seconds(lambda: learner.learn(x[:n], y[:n]))  # noqa: B023
-            asked, truth = x[n : n + 64], y[n : n + 64]
-            learner.predict(asked)
-            one = seconds(lambda: [learner.predict(q[None]) for q in asked]) / 64  # noqa: B023
-            many = seconds(lambda: learner.predict(asked)) / 64  # noqa: B023
-            right = float((learner.predict(asked) == truth).mean())
-            recall = learner.recall(asked)
-            new = range(n + 64, n + 264)
-            learned = seconds(lambda: [learner.correct(x[i : i + 1], y[i : i + 1]) for i in new]) / 200  # noqa: B023
-            found.append({
-                "entries": n, "search": kind, "build_s": round(built, 2), "predict_us": round(1e6 * one, 1),
-                "predict_64_us": round(1e6 * many, 1), "correct_us": round(1e6 * learned, 1),
-                "recall": round(recall, 3), "accuracy": round(right, 3), "read_us": round(1e6 * read(learner), 1),
-            })  # fmt: skip
-            print(json.dumps(found[-1]), file=sys.stderr)
+def scale(sizes: list[int]) -> dict[str, object]:
+    """The scale study of the package; an index of a million entries takes half an hour."""
+    found = []
+    for cost in scale_study(sizes):
+        found.append(asdict(cost))
+        print(json.dumps(found[-1]), file=sys.stderr)
     return {"scale": found}
-
-
-def read(learner: Any) -> float:
-    """Seconds in which the vectors that an exact search looks at are read once."""
-    kept = learner.memory.copies or [torch.from_numpy(block) for block in learner.memory.blocks]
-    whole = [block.view(torch.int16) if block.dtype is torch.bfloat16 else block for block in kept]
-    rows = learner.memory.n
-    return min(seconds(lambda: [part[:rows].amax() for part in whole]) for _ in range(3))
 
 
 def main() -> None:

@@ -34,8 +34,8 @@ class Substrate(Learner):
     exact_below: NonNegativeInt = 1_000_000
     """samples up to which the search is exact; above, a faiss index is used, and its recall is reported with every
     score"""
-    index: Literal["hnsw", "ivf"] = "hnsw"
-    """kind of the index"""
+    index: Literal["hnsw", "ivf", "brute"] = "hnsw"
+    """kind of the index; `brute`: none at any size (OCRR's force_brute)"""
 
     guide = Guide("nearest neighbours", "OCRR", "n N D", "single corrections must count at once")
 
@@ -61,10 +61,11 @@ class Substrate(Learner):
             self.tracked = TrackedQueries(self.memory, x, self.neighbours())
 
     def unused(self, task: Task) -> dict[str, str]:
-        """What the vote has no use for."""
+        """What the vote has no use for, and a limit of exact search where all search is exact."""
+        idle = {"exact_below": "index is brute: every search is exact"} if self.index == "brute" else {}
         if self.vote == "nearest":
-            return dict.fromkeys(("k", "margin"), "the nearest sample alone votes")
-        return {"margin": "all k neighbours vote"} if self.vote == "sum" else {}
+            return idle | dict.fromkeys(("k", "margin"), "the nearest sample alone votes")
+        return idle | ({"margin": "all k neighbours vote"} if self.vote == "sum" else {})
 
     def neighbours(self) -> int:
         """Number of neighbours that are searched for."""
@@ -90,7 +91,7 @@ class Substrate(Learner):
         return answers, agreement(self.labels[positions], answers)
 
     def recall(self, x: Array) -> float:
-        """Recall of the index on these queries."""
+        """Recall of the index on these queries (OCRR's verify_hnsw_recall)."""
         with one_thread():
             return self.memory.recall(np.asarray(x)[:MEASURED], self.neighbours())
 

@@ -48,7 +48,7 @@ class Memory:
     limit_mb: int = 4096
     """main memory for vectors; the rest is kept in files"""
     kind: str = "hnsw"
-    """index: hnsw or ivf"""
+    """index: hnsw or ivf; brute: none"""
     device: str = "cpu"
     """where products are computed; a GPU holds a copy of all vectors"""
     n: int = 0
@@ -84,7 +84,7 @@ class Memory:
             done += len(part)
         if self.index is not None:
             self.index.add(x)
-        elif self.n > self.exact_below:
+        elif self.n > self.exact_below and self.kind != "brute":
             self._build()
 
     def search(self, q: npt.NDArray[Any], k: int) -> Neighbours:

@@ -1,0 +1,86 @@
+"""OCRR's scale study: what a substrate of many samples costs and finds, by exact search and by each index."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from driftline.curate.core.seeding import rng_for
+from driftline.eval.learner import Task
+from driftline.eval.learners.substrate import Substrate
+from driftline.eval.memory.knn_index import unit
+
+Search = Literal["brute", "ivf", "hnsw"]
+CLASSES, WIDTH, PART = 100, 384, 65_536
+ASKED, CORRECTED = 64, 200
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one size and one search, in CPU time of this process."""
+
+    entries: int
+    """vectors in memory"""
+    search: Search
+    """brute: exact"""
+    build_s: float
+    """seconds to store all vectors, and to build the index"""
+    predict_us: float
+    """microseconds of a single prediction"""
+    predict_64_us: float
+    """microseconds a prediction if 64 are asked at once"""
+    correct_us: float
+    """microseconds of a correction"""
+    recall: float
+    """share of the five nearest that the search finds"""
+    accuracy: float
+    """share of right answers"""
+
+
+def scale_study(
+    sizes: Sequence[int] = (10_000, 100_000, 1_000_000),
+    searches: Sequence[Search] = ("brute", "ivf", "hnsw"),
+    noise: float = 0.15,
+    seed: int = 0,
+) -> Iterator[Cost]:
+    """Each size with each search, one after the other, as it is measured.
+
+    100 Gaussian classes of 384 numbers, with `noise` a number around a mean of length one; 64 predictions, then 200
+    corrections. Ten thousand entries take seconds; an HNSW index takes about 2 ms an entry, a million half an hour or
+    more, and 4 GB of memory. Raises ValueError for a size below 1.
+    """
+    for n in sizes:
+        rng = rng_for(seed, "scale", n)
+        means = unit(rng.normal(size=(CLASSES, WIDTH)))
+        y = rng.integers(0, CLASSES, n + ASKED + CORRECTED)
+        parts = np.split(y, range(PART, len(y), PART))
+        x = np.concatenate([(means[p] + rng.normal(0, noise, (len(p), WIDTH))).astype(np.float32) for p in parts])
+        for search in searches:
+            yield _cost(x, y, n, search)
+
+
+def _cost(x: npt.NDArray[np.float32], y: npt.NDArray[np.int64], n: int, search: Search) -> Cost:
+    learner = Substrate(index=search) if search == "brute" else Substrate(index=search, exact_below=n - 1)
+    learner.begin(Task(CLASSES, (WIDTH,)), rng_for(0))
+    built = _seconds(lambda: learner.learn(x[:n], y[:n]))
+    asked, truth = x[n : n + ASKED], y[n : n + ASKED]
+    learner.predict(asked)  # the first search allocates
+    single = _seconds(lambda: [learner.predict(q[None]) for q in asked]) / ASKED
+    together = _seconds(lambda: learner.predict(asked)) / ASKED
+    labels, _ = learner.predict(asked)
+    recall = learner.recall(asked)
+    new = range(n + ASKED, n + ASKED + CORRECTED)
+    corrected = _seconds(lambda: [learner.correct(x[i : i + 1], y[i : i + 1]) for i in new]) / CORRECTED
+    microseconds = (round(1e6 * seconds, 1) for seconds in (single, together, corrected))
+    return Cost(n, search, round(built, 2), *microseconds, round(recall, 3), round(float((labels == truth).mean()), 3))
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    clock = time.process_time()
+    work()
+    return time.process_time() - clock
