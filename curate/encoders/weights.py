@@ -91,11 +91,11 @@ def repository_of(model: str, tag: str | None) -> str | None:
     return "/".join(str(config.get("hf_hub", "")).split("/")[:2]) or None
 
 
-def is_here(repository: str) -> bool:
-    """Whether the weights of a repository are in this machine's cache of the hub."""
+def is_here(repository: str, files: Sequence[str] = FILES) -> bool:
+    """Whether one of these files of a repository is in this machine's cache of the hub."""
     from huggingface_hub import try_to_load_from_cache
 
-    return any(isinstance(try_to_load_from_cache(repository, file), str) for file in FILES)
+    return any(isinstance(try_to_load_from_cache(repository, file), str) for file in files)
 
 
 def within(seconds: float, work: Callable[[], bool]) -> bool:

@@ -189,6 +189,10 @@ def evaluate(
     same = run_log, preset or "", reuse, control, equal_data
     work = _Work(numbers, settings, out, _grid(tune or ()), executor_of(engine, workers, best), *same)
     tasks = [(path, chosen) for path in paths]
+    if encoders is None and preset and streams:
+        from driftline.pipelines.cli.encoding import papers_encoder
+
+        encoders = papers_encoder(preset, streams.values(), run_log)
     if encoders is not None and draws:
         raise BadConfig(f"--encoder is given and {next(iter(draws))} has draws.", "Expected single streams.")
     if encoders is not None:

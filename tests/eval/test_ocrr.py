@@ -19,14 +19,15 @@ from driftline.eval.experiment.learner_spec import spec_of
 from driftline.eval.experiment.presets import fitting
 from driftline.eval.learner import Array, Labels, Learner, Task
 from driftline.eval.learners import LEARNERS
-from driftline.eval.learners.substrate import votes
+from driftline.eval.learners.substrate import Substrate, votes
 from driftline.eval.memory.knn_index import unit
 from driftline.eval.outcomes import numbered
 from driftline.eval.protocols.ocrr import scenarios
 from driftline.eval.protocols.ocrr.policies import parse
 from driftline.eval.protocols.ocrr.protocol import Ocrr
+from driftline.eval.protocols.ocrr.scale_study import scale_study
 from driftline.eval.protocols.ocrr.scenarios import cut
-from driftline.eval.reporting.protocols.ocrr import across
+from driftline.eval.reporting.protocols.ocrr import across, figures
 from driftline.eval.reporting.report import write
 from driftline.eval.rows import Run
 from driftline.eval.run import evaluate
@@ -321,7 +322,28 @@ class TestScores:
         assert 0.5 < found["measures"]["recall"]["mean"] <= 1
         assert exact["measures"]["recall"]["mean"] == 1
         assert set(exact["curve"]["recall"]) == {1.0}
+        titles = [[figure.title for figure in figures({"results": [one | {"label": "a"}]})] for one in (found, exact)]
+        assert ["Recall of the index" in names for names in titles] == [found["measures"]["recall"]["mean"] < 1, False]
         assert found["scores"]["novel"]["mean"] == pytest.approx(exact["scores"]["novel"]["mean"], abs=0.1)
+
+    def test_brute_force_is_exact_at_any_size(self) -> None:
+        (plain,) = evaluate(STREAM, "ocrr", ["substrate"], settings=HOLD)["results"]
+        (brute,) = evaluate(STREAM, "ocrr", ["substrate(index=brute)"], settings=HOLD)["results"]
+        assert brute["scores"] == plain["scores"]
+        learner = Substrate(index="brute", exact_below=5)
+        learner.begin(Task(3, (4,)), rng_for(0))
+        learner.learn(rng_for(1).normal(size=(40, 4)), np.arange(40) % 3)
+        assert learner.memory.index is None
+        with pytest.raises(BadConfig, match="exact_below is 5, which changes nothing: index is brute"):
+            evaluate(STREAM, "ocrr", ["substrate(index=brute,exact_below=5)"], settings=HOLD)
+
+    def test_the_scale_study_compares_each_search_on_the_same_vectors(self) -> None:
+        brute, ivf, hnsw = scale_study((600,))
+        assert [cost.search for cost in (brute, ivf, hnsw)] == ["brute", "ivf", "hnsw"]
+        assert brute.recall == 1 > ivf.recall > 0
+        assert hnsw.recall > 0.9
+        assert 0 < brute.accuracy < 1
+        assert min(cost.predict_us for cost in (brute, ivf, hnsw)) > 0
 
     def test_a_grid_of_policies_and_data(self, tmp_path: Path) -> None:
         documents = [

@@ -30,9 +30,11 @@ from driftline.curate.core.errors import (
     Unreachable,
 )
 from driftline.curate.core.registry import HOME
+from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.encoders import spec_of
 from driftline.curate.encoders.ngrams import Ngrams
+from driftline.eval.experiment.presets import TEXT_ENCODERS
 from driftline.eval.learner import Task
 from driftline.eval.learners.llm import Llm
 from driftline.eval.learners.lora import Lora
@@ -254,6 +256,25 @@ class TestEncoders:
         assert [d["stream"]["name"] for d in documents] == ["intent", "intent, ngrams:64", "intent, ngrams:16"]
         assert "endpoint" in documents[0]["skipped"][0]["because"]
         assert [r["learner"] for r in documents[1]["results"]] == ["substrate", "static-knn"]
+
+    def test_the_encoder_of_a_presets_paper_is_used_if_it_is_here(
+        self, texts: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        from driftline.pipelines.cli.encoding import papers_encoder
+        from driftline.pipelines.cli.eval import evaluate as eval_command
+
+        log = RunLog()
+        monkeypatch.setattr("driftline.curate.encoders.weights.is_here", lambda *_: False)
+        assert papers_encoder("ocrr", [texts], log) is None
+        assert "--encoder sentence:BAAI/bge-large-en-v1.5 downloads it" in capsys.readouterr().err
+        monkeypatch.setattr("driftline.curate.encoders.weights.is_here", lambda *_: True)
+        assert papers_encoder("ocrr", [texts], log) == ["sentence:BAAI/bge-large-en-v1.5"]
+        assert papers_encoder("cglm", [texts], log) is None
+        assert papers_encoder("ocrr", [encode(texts, Ngrams("64"), "ngrams:64")], log) is None
+        monkeypatch.setitem(TEXT_ENCODERS, "ocrr", "ngrams:16")
+        more: Any = {"preset": "ocrr", "sets": ["held_out=1"], "device": "cpu", "as_json": True}
+        eval_command([tmp_path / "S"], ["ocrr"], ["static-knn"], tmp_path / "runs", **more)
+        assert '"name": "intent, ngrams:16"' in capsys.readouterr().out
 
     def test_learners_of_vectors_say_that_texts_must_be_encoded(self, texts: Stream) -> None:
         found = evaluate(texts, "ocrr", ["substrate"], settings={"held_out": 1})
