@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -42,8 +43,9 @@ DIGESTS = {"outcomes.parquet": "outcomes_sha256", "probabilities.parquet": "prob
 OUTCOMES_DIGEST, PROBABILITIES_DIGEST = DIGESTS.values()
 NEEDED: dict[str, type | tuple[type, ...]] = {  # of a record
     "protocol": str, "learner": str, "settings": dict, "protocol_settings": dict, "seed": int, "stream": dict,
-    "steps": int, "stored_bytes": int, "gradient_steps": int, "seconds": (int, float), ROWS_DIGEST: str,
+    "steps": int, "stored_bytes": int, "gradient_steps": int, "seconds": (int, float),
 }  # fmt: skip
+MOST_ROWS = 200_000  # of one run
 IDENTITY = ("protocol", "protocol_settings", "learner", "settings", "seed", "stream", "steps", "code_of")  # of a run
 
 Key = tuple[str, str, str]  # of a document: see `key_of`
@@ -255,47 +257,63 @@ def save(folder: Path, about: dict[str, Any], rows: Sequence[Row]) -> None:
 
 def record(folder: Path) -> dict[str, Any]:
     """The record of one run. Raises BadInput, naming the file, for a run of another version and for a damaged one."""
-    way_out = _again(folder)
     about = read_json(folder / "run.json")
-    if not isinstance(about, dict):
-        raise BadInput(f"{folder / 'run.json'} is no object.", "Expected the record of a run.", way_out)
-    check_format(folder / "run.json", about.get("format"), FORMAT, "Evaluate again.")
+    return checked(about if isinstance(about, dict) else {}, folder / "run.json", _again(folder))
+
+
+def checked(about: dict[str, Any], path: Path, way_out: str) -> dict[str, Any]:
+    """A record of a run, from a folder or a submission. Raises BadInput, naming the file, for one that is none."""
+    check_format(path, about.get("format"), FORMAT, way_out)
     lacking = [key for key, kind in NEEDED.items() if isinstance(v := about.get(key), bool) or not isinstance(v, kind)]
     lacking += [] if lacking or about["steps"] > 0 else ["steps"]
+    costs = ("stored_bytes", "gradient_steps", "seconds")
+    lacking += [] if lacking else [key for key in costs if not 0 <= about[key] < math.inf]
     lacking += [] if isinstance(about.get("tests"), str | None) else ["tests"]
     lacking += [] if isinstance(about.get("code_of", {}), dict) else ["code_of"]
     if lacking:
-        raise BadInput(f"{folder / 'run.json'} has no valid {lacking[0]!r}.", "Expected the record of a run.", way_out)
+        raise BadInput(f"{path} has no valid {lacking[0]!r}.", "Expected the record of a run.", way_out)
     if large := [key for key in NEEDED if isinstance(about[key], int) and abs(about[key]) >= 2**63]:
-        raise BadInput(f"{folder / 'run.json'}: {large[0]} has more than 64 bits.", "Expected fewer.", way_out)
+        raise BadInput(f"{path}: {large[0]} has more than 64 bits.", "Expected fewer.", way_out)
     if not all(isinstance(about["stream"].get(key), str) for key in ("name", "sha256")):
-        raise BadInput(f"{folder / 'run.json'} names no stream.", "Expected its name and sha256.", way_out)
+        raise BadInput(f"{path} names no stream.", "Expected its name and sha256.", way_out)
     return about
 
 
 def load(folder: Path) -> Run:
     """Read one run. Raises as `record`, also for damaged rows."""
+    about, way_out = record(folder), _again(folder)
+    path = folder / "rows.parquet"
+    if not path.is_file():
+        raise BadInput(f"{path} is missing.", "Expected the rows of a run.", way_out)
+    if not isinstance(expected := about.pop(ROWS_DIGEST, None), str):
+        raise BadInput(f"{folder / 'run.json'} has no valid {ROWS_DIGEST!r}.", "Expected the record of a run.", way_out)
+    data = path.read_bytes()
+    if sha256_bytes(data) != expected:
+        raise BadInput(f"{path} was changed after it was written.", f"Expected SHA-256 {expected}.", way_out)
+    return Run(about, parsed(data, path, way_out))
+
+
+def parsed(data: bytes, path: Path, way_out: str) -> list[Row]:
+    """The rows of a file of one run; a file of a few bytes may claim millions. Raises BadInput, naming the file."""
     import pyarrow as pa
 
     from driftline.curate.core.outside.tables import BoundedParquet
 
-    about, way_out = record(folder), _again(folder)
-    path = folder / "rows.parquet"
     try:
-        expected, data = about.pop(ROWS_DIGEST), path.read_bytes()
-        if sha256_bytes(data) != expected:
-            raise BadInput(f"{path} was changed after it was written.", f"Expected SHA-256 {expected}.", way_out)
         with BoundedParquet(pa.BufferReader(data), path) as file:
+            if file.rows > MOST_ROWS:
+                raise BadInput(f"{path} has {file.rows:,} rows.", f"Expected at most {MOST_ROWS:,}.", way_out)
+            if odd := [column.name for column in file.schema if column not in list(schema())]:
+                raise ValueError(f"it has the column {odd[0][:60]!r}")
             columns = file.read(threads=False).to_pydict()
-        if not NEEDED_FIELDS <= columns.keys() <= set(FIELDS):
+        if not columns.keys() >= NEEDED_FIELDS:
             raise ValueError(f"it has the columns {', '.join(columns)}"[:200])
         rows = [changed(_NO_ROW, zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     except (pa.ArrowException, OSError, TypeError, ValueError, LookupError) as error:
-        why = reason(error) if path.is_file() else "it is missing"
-        raise BadInput(f"{path} is damaged: {why}.", "Expected the rows of a run.", way_out) from None
+        raise BadInput(f"{path} is damaged: {reason(error)}.", "Expected the rows of a run.", way_out) from None
     if not rows:
         raise BadInput(f"{path} has no rows.", "Expected at least one.", way_out)
-    return Run(about, rows)
+    return rows
 
 
 def _again(folder: Path) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from driftline.curate.core.errors import IncompatibleStream
 from driftline.curate.core.outside.escaping import markdown
 from driftline.eval.protocol import Score, primary_of, scores_of
 from driftline.eval.reporting.text import detail, value_text
-from driftline.eval.scoring.ranking import mean_of, protocol_settings, ranked
+from driftline.eval.scoring.ranking import Place, mean_of, protocol_settings, ranked
 
 if TYPE_CHECKING:
     from driftline.eval.leaderboard.verification import Verdict
@@ -30,7 +31,37 @@ OWN_CODE = (
     "contain its answers: read it before you believe them."
 )
 
-Entry = tuple["Verdict", Mapping[str, Any]]  # a submission, and one of its results
+
+@dataclass(frozen=True)
+class Row:
+    """One result of a table."""
+
+    place: Place
+    verdict: Verdict
+    """on its submission"""
+    drawn: tuple[str, str]
+    """its seeds, and how many different test sets they had"""
+    checked: str
+    """how its runs were checked"""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Results that may be compared."""
+
+    protocol: str
+    stream: str
+    """the name in the first submission"""
+    sha256: str
+    """of the stream"""
+    settings: Mapping[str, Any]
+    """of the protocol"""
+    scores: Sequence[Score]
+    primary: Score
+    code: str
+    """a sentence: which code made the rows"""
+    rows: Sequence[Row]
+    """the best primary score first"""
 
 
 def board(verdicts: Sequence[Verdict], unverified: bool = False) -> str:
@@ -49,16 +80,14 @@ def board(verdicts: Sequence[Verdict], unverified: bool = False) -> str:
     lines = ["# Leaderboard", "", ORIGIN, ""]
     lines += [UNVERIFIED, ""] if any(verdict.unverified for verdict in verdicts) else []
     lines += [OWN_CODE, ""] if any(verdict.code for verdict in verdicts) else []
-    for (protocol, stream, sha, settings), entries in sorted(tables_of(verdicts).items()):
-        lines += [f"## {markdown(protocol)} on {markdown(stream)}", ""]
-        lines += _table(protocol, _listed(json.loads(settings)), sha, entries)
+    for table in tables_of(verdicts):
+        lines += [f"## {markdown(table.protocol)} on {markdown(table.stream)}", "", *_table(table)]
     return "\n".join(lines)
 
 
-def tables_of(verdicts: Sequence[Verdict]) -> dict[tuple[str, str, str, str], list[Entry]]:
-    """Protocol, name and SHA-256 of a stream, settings as JSON → the results that may be compared. A stream has the
-    name of the first submission."""
-    tables: dict[tuple[str, str, str, str], list[Entry]] = {}
+def tables_of(verdicts: Sequence[Verdict]) -> list[Table]:
+    """A table for each protocol, its settings and stream, in their order. Streams are told apart by their hash."""
+    entries: dict[tuple[str, str, str, str], list[tuple[Verdict, Mapping[str, Any]]]] = {}
     names: dict[str, str] = {}
     for verdict in verdicts:
         for document in verdict.documents:
@@ -66,8 +95,23 @@ def tables_of(verdicts: Sequence[Verdict]) -> dict[tuple[str, str, str, str], li
             name = names.setdefault(sha, document["stream"]["name"])
             for result in document["results"]:
                 settings = json.dumps(protocol_settings(document, result), sort_keys=True, default=str)
-                tables.setdefault((document["protocol"], name, sha, settings), []).append((verdict, result))
-    return tables
+                entries.setdefault((document["protocol"], name, sha, settings), []).append((verdict, result))
+    return [_made(*key, pairs) for key, pairs in sorted(entries.items(), key=lambda item: item[0])]
+
+
+def _made(
+    protocol: str, stream: str, sha256: str, settings: str, pairs: Sequence[tuple[Verdict, Mapping[str, Any]]]
+) -> Table:
+    owners = {id(result): verdict for verdict, result in pairs}
+    document = {"protocol": protocol, "results": [result for _, result in pairs]}
+    codes = {str(name)[:60] for _, result in pairs for name in result.get("codes") or ["not recorded"]}
+    rows = []
+    for place in ranked(document):
+        verdict = owners[id(place.result)]
+        rows.append(Row(place, verdict, _drawn(place.result), _checked(verdict, place.result["runs"])))
+    code = f"Code: {', '.join(sorted(codes))}."
+    scores, primary = scores_of(document), primary_of(document)
+    return Table(protocol, stream, sha256, json.loads(settings), scores, primary, code, rows)
 
 
 def _listed(settings: Mapping[str, Any]) -> str:
@@ -75,22 +119,20 @@ def _listed(settings: Mapping[str, Any]) -> str:
     return f"Settings of the protocol: {markdown(values)}. " if values else ""
 
 
-def _table(protocol: str, settings: str, sha: str, entries: Sequence[Entry]) -> list[str]:
+def _table(table: Table) -> list[str]:
     """Lines of one table."""
-    owners = {id(result): verdict for verdict, result in entries}
-    document = {"protocol": protocol, "results": [result for _, result in entries]}
-    scores, primary = scores_of(document), primary_of(document)
-    settings += markdown(code(entries))
-    lines = [f"Stream `{markdown(sha[:12])}`. {settings} Ranked by {primary.label}; shares in per cent.", ""]
-    lines += [f"| learner | {' | '.join(score.name for score in scores)} | seeds | draws | checked | submission |"]
-    lines += ["|---" * (len(scores) + 5) + "|"]
-    for place in ranked(document):
-        result, budget = place.result, place.result.get("budget", {})
-        values = [_value(score, result, place.best and score == primary) for score in scores]
+    about = f"{_listed(table.settings)}{markdown(table.code)} Ranked by {table.primary.label}; shares in per cent."
+    lines = [f"Stream `{markdown(table.sha256[:12])}`. {about}", ""]
+    lines += [
+        f"| learner | {' | '.join(score.name for score in table.scores)} | seeds | draws | checked | submission |"
+    ]
+    lines += ["|---" * (len(table.scores) + 5) + "|"]
+    for row in table.rows:
+        result, budget = row.place.result, row.place.result.get("budget", {})
+        values = [_value(score, result, row.place.best and score == table.primary) for score in table.scores]
         share = [f"{word} {budget[word]} ×" for word in ("overspent", "underspent") if word in budget]
-        shown = markdown(f"{place.shown} ({share[0]})" if share else place.shown)
-        verdict = owners[id(result)]
-        values += [*drawn(result), checked(verdict, result["runs"]), markdown(verdict.name)]
+        shown = markdown(f"{row.place.shown} ({share[0]})" if share else row.place.shown)
+        values += [*row.drawn, row.checked, markdown(row.verdict.name)]
         lines.append(f"| {shown} | {' | '.join(values)} |")
     return [*lines, ""]
 
@@ -100,10 +142,10 @@ def _value(score: Score, result: Mapping[str, Any], best: bool) -> str:
     return f"{f'**{mean}**' if best else mean} {detail(score, result)}".rstrip()
 
 
-def drawn(result: Mapping[str, Any]) -> tuple[str, str]:
+def _drawn(result: Mapping[str, Any]) -> tuple[str, str]:
     """The seeds of a result, and how many different test sets they had; –: rows that do not record it.
 
-    >>> drawn({"seeds": [0, 1, 2], "draws": 1}), drawn({"seeds": [0, 4]})
+    >>> _drawn({"seeds": [0, 1, 2], "draws": 1}), _drawn({"seeds": [0, 4]})
     (('0–2', '1'), ('0, 4', '–'))
     """
     seeds = sorted(result["seeds"])
@@ -111,13 +153,7 @@ def drawn(result: Mapping[str, Any]) -> tuple[str, str]:
     return f"{seeds[0]}–{seeds[-1]}" if row else ", ".join(map(str, seeds)), str(result.get("draws", "–"))
 
 
-def code(entries: Sequence[Entry]) -> str:
-    """A sentence: which code made the rows of a table, as they record it."""
-    names = {str(name)[:60] for _, result in entries for name in result.get("codes") or ["not recorded"]}
-    return f"Code: {', '.join(sorted(names))}."
-
-
-def checked(verdict: Verdict, runs: Sequence[str]) -> str:
+def _checked(verdict: Verdict, runs: Sequence[str]) -> str:
     """How a result's runs, given by digest, were checked."""
     again = len(set(runs) & {run["digest"] for run in verdict.again})
     own = ", own code" if set(runs) & set(verdict.code) else ""

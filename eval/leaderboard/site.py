@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,16 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from driftline.curate.core.atomic_io import write_bytes, write_text
-from driftline.eval.leaderboard.board import ORIGIN, OWN_CODE, UNVERIFIED, checked, code, drawn, tables_of
+from driftline.eval.leaderboard.board import ORIGIN, OWN_CODE, UNVERIFIED, Table, tables_of
 from driftline.eval.leaderboard.submission import opened, runs_of, with_records
-from driftline.eval.protocol import primary_of, scores_of
 from driftline.eval.reporting.compared import facts_of, letters
 from driftline.eval.reporting.pages import slug
 from driftline.eval.reporting.text import spread
 from driftline.eval.rows import digest, grouped
 from driftline.eval.scoring.aggregate import summary
 from driftline.eval.scoring.cells import Resampling
-from driftline.eval.scoring.ranking import bound, ranked
+from driftline.eval.scoring.ranking import bound
 from driftline.stream_builder.stream import Stream
 
 if TYPE_CHECKING:
@@ -44,7 +42,7 @@ def write_site(
         files[verdict.sha256] = f"submissions/{name}"
     ties = ties_of(paths)
     about = {stream.sha256: _about(stream) for stream in map(Stream.load, streams)}
-    tables = _tables(verdicts, files, ties, about)
+    tables = _shown(tables_of(verdicts), files, ties, about)
     notes = ((UNVERIFIED, any(v.unverified for v in verdicts)), (OWN_CODE, any(v.code for v in verdicts)))
     notices = [text.replace("*", "") for text, is_true in notes if is_true]
     listed = [
@@ -90,48 +88,31 @@ def _about(stream: Stream) -> str:
     return " ".join(parts)
 
 
-def _tables(
-    verdicts: Sequence[Verdict], files: Mapping[str, str], ties: Mapping[str, str], about: Mapping[str, str]
+def _shown(
+    tables: Sequence[Table], files: Mapping[str, str], ties: Mapping[str, str], about: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    """A table for each protocol, its settings and stream; the lite track first."""
-    tables = []
-    for (protocol, name, sha, settings), entries in tables_of(verdicts).items():
-        document = {"protocol": protocol, "results": [result for _, result in entries]}
-        owners = {id(result): verdict for verdict, result in entries}
-        scores, primary = scores_of(document), primary_of(document)
+    """What the template needs of each table; the lite track first."""
+    every = []
+    for table in tables:
         rows = []
-        for place in ranked(document):
-            result, owner = place.result, owners[id(place.result)]
+        for row in table.rows:
+            result, place = row.place.result, row.place
+            values = [(spread(score, result), place.best and score == table.primary) for score in table.scores]
+            tie = next((ties[run] for run in result["runs"] if run in ties), "")
+            seconds = f"{result['seconds'] / max(1, len(result['seeds'])):.3g}"
             rows.append(
-                {
-                    "learner": place.name,
-                    "values": [(spread(score, result), place.best and score == primary) for score in scores],
-                    "tie": next((ties[run] for run in result["runs"] if run in ties), ""),
-                    "seconds": f"{result['seconds'] / max(1, len(result['seeds'])):.3g}",
-                    "bytes": f"{result['stored_bytes']:,}",
-                    "drawn": drawn(result),
-                    "checked": checked(owner, result["runs"]),
-                    "submission": owner.name,
-                    "file": files[owner.sha256],
-                }
+                {"of": row, "values": values, "tie": tie, "seconds": seconds, "file": files[row.verdict.sha256]}
             )
-        values = ", ".join(f"{key}={value!r}" for key, value in json.loads(settings).items())
-        seconds = sum(result["seconds"] for _, result in entries)
-        tables.append(
-            {
-                "anchor": slug(protocol, name, sha[:8]).removesuffix(".html"),
-                "protocol": protocol,
-                "stream": name,
-                "about": f"{about.get(sha, '')} Stream {sha[:12]}; settings: {values or 'none'}. {code(entries)}",
-                "primary": primary.label,
-                "scores": [score.label for score in scores],
-                "ties": any(row["tie"] for row in rows),
-                "bounds": ", ".join(place.name for place in ranked(document) if bound(place.result)),
-                "lite": seconds <= 60 * LITE_MINUTES,
-                "rows": rows,
-            }
-        )
-    return sorted(tables, key=lambda table: (not table["lite"], table["protocol"], table["stream"], table["anchor"]))
+        settings = ", ".join(f"{key}={value!r}" for key, value in table.settings.items())
+        stream = f"{about.get(table.sha256, '')} Stream {table.sha256[:12]}; settings: {settings or 'none'}."
+        every.append({
+            "of": table, "rows": rows, "about": f"{stream} {table.code}",
+            "anchor": slug(table.protocol, table.stream, table.sha256[:8]).removesuffix(".html"),
+            "ties": any(row["tie"] for row in rows),
+            "bounds": ", ".join(row.place.name for row in table.rows if bound(row.place.result)),
+            "lite": sum(row.place.result["seconds"] for row in table.rows) <= 60 * LITE_MINUTES,
+        })  # fmt: skip
+    return sorted(every, key=lambda one: not one["lite"])
 
 
 def _rendered(**values: Any) -> str:

@@ -24,26 +24,22 @@ import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import check_format, write_bytes
 from driftline.curate.core.errors import BadInput, DriftlineError, IntegrityError, MissingFile, reason
-from driftline.curate.core.outside.tables import BoundedParquet
 from driftline.eval import outcomes
 from driftline.eval import rows as row_files
-from driftline.eval.rows import Row, Run
+from driftline.eval.rows import Run
 from driftline.eval.scoring.aggregate import summary
 
 FORMAT = 1
 LARGEST = 256 * 2**20  # bytes of all members, unpacked
 MOST = 20_000  # members
-MOST_ROWS = 200_000  # rows of one run
 LONGEST = 300  # characters of a name
 EPOCH = (1980, 1, 1, 0, 0, 0)  # of every member: the same bytes every time
 MODULE = r"[^\W\d]\w*"  # the name of one
 MEMBER = re.compile(rf"runs/\d{{4,}}/(run\.json|rows\.parquet|outcomes\.parquet)|code/{MODULE}\.py")
 PACKAGES = ("driftline", "torch", "numpy", "faiss-cpu", "timm", "transformers", "peft", "river", "scikit-learn")
-NEEDED = {
-    "protocol": str, "protocol_settings": dict, "learner": str, "settings": dict, "seed": int, "stream": dict,
-    "steps": int,
-}  # fmt: skip
+IDENTITY = ("protocol", "protocol_settings", "learner", "settings", "seed", "stream", "steps")
 A_SUBMISSION = "Expected a submission of driftline submit."
+AGAIN = "Pack the runs again."
 
 
 def pack(paths: Sequence[Path], name: str, out: Path, contact: str = "", code: Sequence[Path] = ()) -> dict[str, Any]:
@@ -118,10 +114,10 @@ def opened(path: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
     if len(manifest["name"]) > LONGEST:
         raise BadInput(f"The name in {path} has {len(manifest['name'])} characters.", f"Expected at most {LONGEST}.")
     if odd := sorted(set(members) ^ set(manifest["files"])):
-        raise IntegrityError(f"{odd[0]} is not in both manifest and file.", "", "Pack the runs again.")
+        raise IntegrityError(f"{odd[0]} is not in both manifest and file.", "", AGAIN)
     for member, data in members.items():
         if hashlib.sha256(data).hexdigest() != manifest["files"][member]:
-            raise IntegrityError(f"{member} in {path} was changed after it was packed.", "", "Pack the runs again.")
+            raise IntegrityError(f"{member} in {path} was changed after it was packed.", "", AGAIN)
     return members, manifest
 
 
@@ -150,20 +146,18 @@ def runs_of(members: Mapping[str, bytes]) -> list[Run]:
     """Raises BadInput for a member that is no run, for rows that are too many, and for one run twice."""
     runs, names = [], set()
     for member in sorted(m for m in members if m.endswith("/run.json")):
-        about = _parsed(members[member], member)
-        for key, kind in NEEDED.items():
-            if not isinstance(about.get(key), kind) or isinstance(about[key], bool):
-                raise BadInput(f"{member} has no {key!r} of {kind.__name__}.", "Expected a run of driftline eval.")
-        if not all(isinstance(about["stream"].get(key), str) for key in ("name", "sha256")):
-            raise BadInput(f"{member} names no stream.", "Expected its name and sha256.")
+        about = row_files.checked(_parsed(members[member], member), Path(member), AGAIN)
         if max(len(about["learner"]), len(about["protocol"]), len(about["stream"]["name"])) > LONGEST:
             raise BadInput(f"{member} has a name of more than {LONGEST} characters.", "Expected a run.")
-        identity = json.dumps([about[key] for key in NEEDED], sort_keys=True)
+        identity = json.dumps([about[key] for key in IDENTITY], sort_keys=True)
         if identity in names:
             problem = f"{member} is a run that is there twice: {about['learner'][:60]!r}, seed {about['seed']}."
             raise BadInput(problem, "Expected every learner once for a seed.")
         names.add(identity)
-        runs.append(Run(about, _rows(members, member.replace("run.json", "rows.parquet"))))
+        rows = member.replace("run.json", "rows.parquet")
+        if rows not in members:
+            raise BadInput(f"{rows} is missing.", A_SUBMISSION, AGAIN)
+        runs.append(Run(about, row_files.parsed(members[rows], Path(rows), AGAIN)))
     if not runs:
         raise BadInput("It has no runs.", "Expected runs/NNNN/run.json.")
     return runs
@@ -181,25 +175,6 @@ def with_records(run: Run, members: Mapping[str, bytes], number: int) -> Run:
     if member not in members:
         return run
     return Run(run.about, outcomes.attached(Path(member), io.BytesIO(members[member]), run.rows))
-
-
-def _rows(members: Mapping[str, bytes], member: str) -> list[Row]:
-    """The rows of one run; a file of a few bytes may claim millions."""
-    try:
-        with BoundedParquet(io.BytesIO(members[member]), member) as file:
-            if file.rows > MOST_ROWS:
-                raise BadInput(f"{member} has {file.rows:,} rows.", f"Expected at most {MOST_ROWS:,}.")
-            schema = row_files.schema()
-            if odd := [column.name for column in file.schema if column not in list(schema)]:
-                raise BadInput(f"{member} has a column {odd[0][:60]!r}.", f"Expected {', '.join(schema.names)}.")
-            rows: list[Row] = []
-            for batch in file.batches(4096, file.schema.names):
-                rows += [Row(**row) for row in batch.to_pylist()]
-                if len(rows) > MOST_ROWS:
-                    raise BadInput(f"{member} has more rows than it says.", f"Expected at most {MOST_ROWS:,}.")
-    except (KeyError, pa.ArrowException, TypeError, OSError, ValueError) as error:
-        raise BadInput(f"{member} cannot be read ({reason(error)}).", "Expected rows of driftline eval.") from None
-    return rows
 
 
 def documents_of(runs: Sequence[Run]) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ from driftline.curate.core.atomic_io import sha256_file
 from driftline.curate.core.errors import BadConfig, BadInput, BadPlugin, DriftlineError, IntegrityError, UnknownName
 from driftline.curate.core.registry import Registry
 from driftline.curate.core.seeding import rng_for
+from driftline.eval.experiment.code import ours
 from driftline.eval.leaderboard.repeating import own_code, reach, repeat
 from driftline.eval.leaderboard.rescoring import rescored
 from driftline.eval.leaderboard.submission import (
@@ -32,6 +33,7 @@ from driftline.eval.rows import Run, digest, tested
 from driftline.stream_builder.stream import Stream
 
 SHARE = 0.1  # of the runs that may be repeated, at least one
+ROUNDED = 0.01  # of a run's answers: other processors round otherwise, and a few answers near a border change
 OWN_CODE = "its learner is code of the submission, which driftline does not run"
 
 
@@ -65,6 +67,23 @@ class Verdict:
     def plain(self) -> dict[str, Any]:
         """For JSON."""
         return asdict(self) | {"holds": self.holds, "reproduces": bool(self.again) and self.holds}
+
+    def repeated(self) -> dict[str, Any]:
+        """Of the runs that were run again: how many are the `same`, which are `stale` (older code gave others) or
+        `false`; which could not be run again; and the other problems of the submission."""
+        others = [run for run in self.again if run["share"] > ROUNDED]
+        differing = {_named(run) for run in self.again if run["differs"]}
+        return {
+            "same": len(self.again) - len(others),
+            "stale": [run for run in others if run["older"]],
+            "false": [run for run in others if not run["older"]],
+            "not_again": self.not_again,
+            "problems": [problem for problem in self.problems if problem not in differing],
+        }
+
+
+def _named(run: Mapping[str, Any]) -> str:
+    return f"{run['learner']}, seed {run['seed']}: {run['differs']}"
 
 
 def verify(
@@ -118,8 +137,9 @@ def _verified(
             if result["because"]:
                 run["because"] = result["because"]
             else:
-                done.append(run | {"differs": result["differs"], "share": result["share"]})
-        problems += [f"{run['learner']}, seed {run['seed']}: {run['differs']}" for run in done if run["differs"]]
+                older = runs[run["run"]].about.get("code_of", {}).get("driftline") != ours()
+                done.append(run | {"differs": result["differs"], "share": result["share"], "older": older})
+        problems += [_named(run) for run in done if run["differs"]]
     if given and not problems and not here and not elsewhere:
         problems.append("No run is on one of the given streams.")
     tried = {run["run"] for run in done}

@@ -403,8 +403,9 @@ def _may_not(part: Part, old: Mapping[str, Any] | None, lead: Lead | None) -> li
         may_not.append(
             Markup("whether {} age: {}").format(listed([name_of(r) for r in unknown]), unknown[0]["net"].because)
         )
-    if part.get("uploaders") == "not known":
-        may_not.append(Markup("that p and intervals hold for other uploaders, who are not known here: give --stream"))
+    if uploaders := part.get("uploaders"):
+        why = "who are not known here: give --stream" if uploaders == "not known" else "of whom the stream says nothing"
+        may_not.append(Markup("that p and intervals hold for other uploaders, {}").format(why))
     if seeds == 1:
         may_not.append(Markup("what another seed would give: each learner ran with one"))
     elif seeds < FEW_SEEDS:

@@ -173,7 +173,7 @@ def _more(
         "calibration": confidence.facts_of(runs, stream),
         "lost": samples.facts_of(runs, document),
         "retrain_every": [retrain_every(group, clusters) for group in groups(runs)] if aged else [],
-        "uploaders": "not known" if clusters is None else "",
+        "uploaders": "" if clusters is not None else "not known" if stream is None else "none",
     }
     return {key: value for key, value in facts.items() if value}
 

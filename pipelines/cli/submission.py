@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -200,24 +201,38 @@ def leaderboard(
 
 def _check(paths: Sequence[Path], streams: Sequence[Path], as_json: bool) -> None:
     """Run all runs again; of shipped streams that are not given, too."""
-    from dataclasses import asdict
     from tempfile import TemporaryDirectory
 
     from driftline.eval.leaderboard import baselines
-    from driftline.eval.leaderboard.staleness import check_rows
+    from driftline.eval.leaderboard.submission import opened, runs_of
+    from driftline.eval.leaderboard.verification import verify
 
+    found = []
     with TemporaryDirectory(prefix="driftline-") as folder:
         shipped = baselines.shipped().values()
         names = [path.stem for path in paths if path in shipped and not streams and baselines.has_stream(path.stem)]
         unpacked = [Path(folder, name) for name in names]
         for name, place in zip(names, unpacked, strict=True):
             baselines.unpacked(name, place)
-        say = (lambda text: None) if as_json else (lambda text: typer.echo(text, err=True))
-        checked = [check_rows(path, [*streams, *unpacked], say) for path in paths]
-    show(
-        as_json,
-        {"checked": [asdict(one) for one in checked]},
-        "\n".join(line for one in checked for line in one.lines()),
-    )
-    if wrong := [one.file for one in checked if one.stale or one.false or one.problems]:
-        raise IntegrityError(f"{len(wrong)} of {len(checked)} submissions have rows that the code does not give.")
+        for path in paths:
+            runs = runs_of(opened(path)[0])
+            seconds = sum(run.about["seconds"] for run in runs)
+            if not as_json:
+                typer.echo(f"{path.name}: {len(runs)} runs, which took {seconds:,.0f} s of training", err=True)
+            verdict = verify(path, [*streams, *unpacked], len(runs), "all", elsewhere=True)
+            found.append({"file": path.name} | verdict.repeated())
+    show(as_json, {"checked": found}, "\n".join(line for one in found for line in _repeated_text(one)))
+    if wrong := [one for one in found if one["stale"] or one["false"] or one["problems"]]:
+        raise IntegrityError(f"{len(wrong)} of {len(found)} submissions have rows that the code does not give.")
+
+
+def _repeated_text(one: dict[str, Any]) -> list[str]:
+    """What `Verdict.repeated` says, in lines."""
+    others = [(kind, run) for kind in ("stale", "false") for run in one[kind]]
+    lines = [
+        f"{run['learner']}, {run['protocol']}, seed {run['seed']}: {kind}, {run['differs']}" for kind, run in others
+    ]
+    reasons = Counter(run["because"] for run in one["not_again"])
+    lines += [f"{count} runs were not run again: {reason}" for reason, count in reasons.items()]
+    total = one["same"] + len(others) + len(one["not_again"])
+    return [*lines, *one["problems"], f"{one['file']}: {one['same']} of {total} runs are what the code gives"]

@@ -15,15 +15,15 @@ from support.helpers import drifting
 from typer.testing import CliRunner
 
 from driftline.curate.core.errors import BadConfig, IncompatibleStream, UnknownName
-from driftline.eval.experiment.code import ours
-from driftline.eval.leaderboard import baselines, staleness
+from driftline.eval.leaderboard import baselines
 from driftline.eval.leaderboard.board import board
 from driftline.eval.leaderboard.repeating import compared
 from driftline.eval.leaderboard.submission import opened, pack, runs_of, with_records
-from driftline.eval.leaderboard.verification import Verdict, examined, verify
+from driftline.eval.leaderboard.verification import ROUNDED, Verdict, examined, verify
 from driftline.eval.rows import Run
 from driftline.eval.run import evaluate
 from driftline.pipelines.cli.app import app
+from driftline.pipelines.cli.submission import _repeated_text
 from driftline.stream_builder.stream import Stream
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -78,7 +78,7 @@ def test_no_shipped_row_is_stale(streams: dict[str, Path], runs: dict[str, list[
     for learner, (_, name, number) in sorted(todo.items()):
         run = with_records(runs[name][number], members[name], number)
         differs, share = compared(run, loaded[run.about["stream"]["sha256"]])
-        if share > staleness.SHARE:
+        if share > ROUNDED:
             stale[learner] = differs
     assert not stale, "run examples/baselines.py"
 
@@ -92,32 +92,17 @@ class TestCheck:
         pack([tmp_path / "runs"], "ours", tmp_path / "ours.zip")
         return tmp_path / "ours.zip", tmp_path / "S"
 
-    def test_a_run_that_the_code_does_not_give_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_run_that_the_code_does_not_give_is_named(self) -> None:
         """Other answers: stale if older code gave them, else false; none of the submission's own problems."""
-        path, stream = self.packed(tmp_path)
-        runs = runs_of(opened(path)[0])
-        again = [
-            {
-                "run": n,
-                "learner": run.about["learner"],
-                "protocol": "clear-iid",
-                "seed": 0,
-                "differs": "row 0",
-                "share": s,
-            }
-            for n, (run, s) in enumerate(zip(runs, (0.5, 0.005), strict=True))
-        ]
-        problems = [f"{run['learner']}, seed 0: row 0" for run in again]
-        verdict = Verdict("ours", [], again, problems=[*problems, "A hash differs."])
-        monkeypatch.setattr(staleness, "verify", lambda *_, **__: verdict)
-        for code, kind in (("0.1.0 (older)", "stale"), (ours(), "false")):
-            runs[0].about["code_of"] = {"driftline": code}
-            monkeypatch.setattr(staleness, "runs_of", lambda _: runs)
-            checked = staleness.check_rows(path, [stream])
-            assert [run["learner"] for run in getattr(checked, kind)] == [runs[0].about["learner"]]
-            assert checked.same == 1
-            assert checked.problems == ["A hash differs."]
-            assert checked.lines()[0].endswith(f"seed 0: {kind}, row 0")
+        about = {"learner": "er", "protocol": "clear-iid", "seed": 0, "differs": "row 0"}
+        for older, kind in ((True, "stale"), (False, "false")):
+            again = [about | {"run": n, "share": share, "older": older} for n, share in enumerate((0.5, 0.005))]
+            verdict = Verdict("ours", [], again, problems=["er, seed 0: row 0", "A hash differs."])
+            found = verdict.repeated()
+            assert [run["run"] for run in found[kind]] == [0]
+            assert found["same"] == 1
+            assert found["problems"] == ["A hash differs."]
+            assert _repeated_text({"file": "x"} | found)[0].endswith(f"seed 0: {kind}, row 0")
 
     def test_a_page_or_a_check(self, tmp_path: Path) -> None:
         done = CliRunner().invoke(app, ["leaderboard", "x.zip"])

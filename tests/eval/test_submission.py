@@ -30,6 +30,7 @@ from driftline.eval.leaderboard.submission import opened, pack, runs_of, with_re
 from driftline.eval.leaderboard.verification import drawn, verify
 from driftline.eval.protocol import score_of
 from driftline.eval.protocols.clear.protocol import Iid
+from driftline.eval.rows import Run
 from driftline.eval.run import evaluate
 from driftline.stream_builder.stream import Split, Step, Stream
 
@@ -119,11 +120,11 @@ def test_a_tenth_is_drawn_of_the_runs_that_may_be_repeated(tmp_path: Path, monke
     found = {"name": "ours", "problems": [], "documents": [], "runs": runs}
     monkeypatch.setattr(verification, "examined", lambda *given: found)
     monkeypatch.setattr(verification, "opened", lambda path: ({}, {}))
-    monkeypatch.setattr(verification, "runs_of", lambda members: list(range(34)))
+    monkeypatch.setattr(verification, "runs_of", lambda members: [Run({"number": i}, []) for i in range(34)])
     monkeypatch.setattr(verification, "with_records", lambda run, members, number: run)
     asked: list[int] = []
     same = {"differs": "", "because": "", "share": 0.0}
-    monkeypatch.setattr(verification, "repeat", lambda run, stream: asked.append(run) or same)
+    monkeypatch.setattr(verification, "repeat", lambda run, stream: asked.append(run.about["number"]) or same)
 
     verdict = verify(tmp_path / "a.zip", [tmp_path / "S"], public_value="public")
 
@@ -194,7 +195,7 @@ def test_files_that_are_no_submissions(made: tuple[Path, Path], tmp_path: Path) 
         file.writestr("runs/0000/run.json", "{}")
     with pytest.raises(BadInput, match="manifest"):
         verify(tmp_path / "empty.zip")
-    with pytest.raises(BadInput, match="cannot be read"):
+    with pytest.raises(BadInput, match="is damaged"):
         verify(edited(path, tmp_path / "a.zip", rows_member(path, "majority"), lambda data: b"PAR1", hashed=True))
     with pytest.raises(BadInput, match="printable"):
         pack([path.parent / "runs"], "a\nb", tmp_path / "b.zip")
