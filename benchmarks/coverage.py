@@ -30,10 +30,11 @@ from scipy.special import ndtri
 from driftline.eval.outcomes import recorded
 from driftline.eval.rows import Answers, Row, Run
 from driftline.eval.scoring.ageing import Ageing, ageing
-from driftline.eval.scoring.calibration import BINS, _calibration, bin_of
-from driftline.eval.scoring.cells import Resampling
+from driftline.eval.scoring.calibration import BINS, bin_of, calibration
 from driftline.eval.scoring.comparing import compare, differences
-from driftline.eval.scoring.decay import by_lag, first_below, left_over, slope
+from driftline.eval.scoring.decay import by_lag, falling, first_below, left_over, slope
+from driftline.eval.scoring.pairs import pairs_of
+from driftline.eval.scoring.sums import Resampling
 
 Floats = npt.NDArray[np.float64]
 STEPS, FRESH, AT_ONCE, REPLICATES, OF_CLUSTER = 6, 0.9, 20, 500, 5
@@ -131,16 +132,16 @@ def runs_of(rng: np.random.Generator, world: World, names: Sequence[str], same_t
 
 def covered(world: World, simulations: int) -> dict[str, float]:
     """The share of simulations whose interval holds the truth."""
-    rng, r = np.random.default_rng(list(repr(world).encode())), world.truth
-    lags = np.array([k for k in range(1 - STEPS, STEPS) if (~np.isnan(np.diagonal(r, k))).any()])
-    later, ages = lags[lags >= 0], np.arange(STEPS)[None, :] - np.arange(STEPS)[:, None].astype(float)
+    rng, truth = np.random.default_rng(list(repr(world).encode())), world.truth
+    pairs = pairs_of([(i, j) for i in world.models for j in range(STEPS)], np.arange(float(STEPS)))
+    r, lags = truth[pairs.model, pairs.tested], pairs.lags
     chance = np.array(SHARES[world.balanced][0])
     true = {
-        "half-life": float(first_below(left_over(r, chance, later), 0.5, later.astype(float))),
-        "slope": float(slope(r, ages, 0)),
-        "accuracy": float(np.mean([r[i, i + 1] for i in world.models if i + 1 < STEPS])),
+        "half-life": float(first_below(falling(left_over(r, chance, pairs)), 0.5, lags[lags >= 0].astype(float))),
+        "slope": float(slope(r, pairs, pairs.model)),
+        "accuracy": float(np.mean([truth[i, i + 1] for i in world.models if i + 1 < STEPS])),
     }
-    curve = by_lag(r, lags, 0, world.learner == "retrained")[lags > 0]
+    curve = by_lag(r, pairs)[lags > 0]
     inside: dict[str, list[float]] = {}
     for start in range(0, simulations, AT_ONCE):
         runs = runs_of(rng, world, [f"learner-{k}" for k in range(min(AT_ONCE, simulations - start))])
@@ -198,7 +199,7 @@ def calibrated(gap: float, n: int, seeds: int, clusters: bool, simulations: int)
             answers = Answers(np.arange(n), label, (~right).astype(np.uint8), confidence.astype(np.float32))
             row = Row("0", n, int(right.sum()), 0, last_change=0, answers=answers)
             runs.append(Run({**ABOUT, "learner": "l", "seed": seed}, [row]))
-        calibrated = _calibration(runs, None, cluster)
+        (calibrated,) = calibration(runs, resampling=Resampling(groups=cluster))
         assert calibrated is not None
         inside.append(bool(calibrated.ece.low[0] <= truth <= calibrated.ece.high[0]))
     return round(float(np.mean(inside)), 3)

@@ -28,9 +28,9 @@ from driftline.eval.rows import Answers, Row, Run
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.ageing import ageing
 from driftline.eval.scoring.calibration import calibration
-from driftline.eval.scoring.cells import Resampling
 from driftline.eval.scoring.comparing import compare
 from driftline.eval.scoring.slices import slices
+from driftline.eval.scoring.sums import Resampling
 from driftline.pipelines.demo.journey import LEARNERS
 from driftline.stream_builder.stream import Split, Step, Stream
 

@@ -28,7 +28,6 @@ from driftline.eval.protocols.clear.protocol import EqualIid, EqualStreaming, Ii
 from driftline.eval.results import Results
 from driftline.eval.rows import CONTROL, Run, folder_name, stored_name
 from driftline.eval.run import evaluate as run_all
-from driftline.eval.scoring.cells import groups_of
 from driftline.eval.scoring.net import (
     LOSS,
     NO_CONTROL,
@@ -43,6 +42,7 @@ from driftline.eval.scoring.net import (
     pairs_of,
     years_of,
 )
+from driftline.eval.scoring.sums import groups_of
 from driftline.eval.training.closed_form import ClosedForm
 from driftline.eval.visits import invalid, permuted, visits_of
 from driftline.stream_builder.stream import Stream

@@ -208,7 +208,7 @@ def last_changes(rows: Sequence[Row], step: Callable[[Row], int | None]) -> dict
 
 def _telling(row: Row) -> int:
     """How many answers of a test are wrong or, if that is more, have a confidence between 0 and 1."""
-    confidence = row.answers and row.answers.confidence
+    confidence = None if row.answers is None else row.answers.confidence
     unsure = 0 if confidence is None else int(((confidence > 0) & (confidence < 1)).sum())
     return max(row.n - row.n_correct, unsure)
 

@@ -32,8 +32,8 @@ from driftline.eval.reveals import label_time_note
 from driftline.eval.rows import Run, folder_name, keep_skipped
 from driftline.eval.scoring import timeline, versions
 from driftline.eval.scoring.aggregate import summary
-from driftline.eval.scoring.cells import groups_of
 from driftline.eval.scoring.ranking import standing_of
+from driftline.eval.scoring.sums import groups_of
 from driftline.stream_builder.stream import Stream
 
 Reuse = Literal["same", "any"]  # of finished runs: by the same code, or by any

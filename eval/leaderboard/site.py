@@ -16,8 +16,8 @@ from driftline.eval.reporting.pages import slug
 from driftline.eval.reporting.text import spread
 from driftline.eval.rows import digest, grouped
 from driftline.eval.scoring.aggregate import summary
-from driftline.eval.scoring.cells import Resampling
 from driftline.eval.scoring.ranking import bound
+from driftline.eval.scoring.sums import Resampling
 from driftline.stream_builder.stream import Stream
 
 if TYPE_CHECKING:

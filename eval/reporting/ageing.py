@@ -18,8 +18,8 @@ from driftline.eval.reporting.text import after, counted, ends, half_life_text, 
 from driftline.eval.rows import Run
 from driftline.eval.scoring.ageing import Ageing, ageing
 from driftline.eval.scoring.bands import Band
-from driftline.eval.scoring.cells import Resampling
 from driftline.eval.scoring.net import Net
+from driftline.eval.scoring.sums import Resampling
 from driftline.stream_builder.stream import Stream
 
 PANELS = 24  # classes with a chart
@@ -31,7 +31,7 @@ Part = Mapping[str, Any]  # one of `ranking.parts`; its results have `aged`, an 
 def facts_of(runs: Sequence[Run], stream: Stream | None, resampling: Resampling) -> dict[str, Any] | None:
     """How each result of `summary` of the same runs ages (`results`), and the stream's unit, names, dates and classes;
     None if no learner was tested after its training."""
-    aged = [one if one and one.base < len(one.lags) else None for one in ageing(runs, stream, None, resampling)]
+    aged = [one if one and one.base < len(one.lags) else None for one in ageing(runs, stream, resampling)]
     first = next((one for one in aged if one is not None), None)
     if first is None:
         return None
@@ -116,8 +116,6 @@ def _curve_note(part: Part, shown: Sequence[tuple[str, Ageing]], like: Mapping[s
     drawn = "seeds and test samples" if len(first.seeds) > 1 else "test samples (1 seed)"
     text += f" Shaded{' (of the line under the pointer)' if len(shown) > SHADED else ''}: 95 % interval over {drawn}"
     text += ", samples of one uploader or near-copy group drawn together." if first.clustered else "."
-    if first.basis == "counts":
-        text += " The intervals are approximate: these rows have no outcomes."
     names = {label for label, _ in shown}
     others = [r["label"] for r in part["results"] if r.get("aged") and r["label"] not in names]
     if others:
@@ -255,10 +253,8 @@ def _fall(r: Mapping[str, Any], first: Ageing, unit: str, nets: bool) -> list[Ce
 
 def _chance(shown: Sequence[Mapping[str, Any]]) -> str:
     """What a constant answer reaches, in per cent over the tests."""
-    levels = []
-    for aged in (r["aged"] for r in shown):
-        pairs = [np.diagonal(aged.chance, k) for k in aged.lags[aged.base :].tolist()]
-        levels.append(float(np.nanmean(np.concatenate(pairs))))
+    every = [r["aged"] for r in shown]
+    levels = [float(np.nanmean(one.chance[one.tested - one.model >= one.lags[one.base]])) for one in every]
     of = "training" if all(r["aged"].chance_by == "training" for r in shown) else "all test"
     low, high = (f"{100 * end:.1f}" for end in (min(levels), max(levels)))
     return f"The most frequent class of the {of} samples reaches {low if low == high else f'{low} to {high}'} %."

@@ -14,9 +14,9 @@ from driftline.eval.reporting.ageing import retrained
 from driftline.eval.rows import Row, Run, groups, new_models
 from driftline.eval.scoring.ageing import Ageing
 from driftline.eval.scoring.bands import Array, Band
-from driftline.eval.scoring.cells import Resampling
 from driftline.eval.scoring.comparing import compare, differences, ties_of
 from driftline.eval.scoring.ranking import comparable, rival
+from driftline.eval.scoring.sums import Resampling
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 MOST = 40  # learners with a sentence for each pair

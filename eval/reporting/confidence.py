@@ -15,15 +15,15 @@ from driftline.eval.rows import Run
 from driftline.eval.scoring.bands import Band
 from driftline.eval.scoring.calibration import Calibration, calibration
 from driftline.eval.scoring.decay import ages_shown
-from driftline.stream_builder.stream import Stream
+from driftline.eval.scoring.sums import Resampling
 
 NAMED = 6  # learners that the sentence names
 
 
-def facts_of(runs: Sequence[Run], stream: Stream | None) -> dict[str, Any] | None:
+def facts_of(runs: Sequence[Run], resampling: Resampling) -> dict[str, Any] | None:
     """Calibration of each result of `summary` of the same runs; None if no learner gives confidences for later
     tests."""
-    results = [one if one and (one.lags >= 0).any() else None for one in calibration(runs, stream)]
+    results = [one if one and (one.lags >= 0).any() else None for one in calibration(runs, None, resampling)]
     return {"results": results} if any(results) else None
 
 

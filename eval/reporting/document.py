@@ -156,13 +156,9 @@ def _lacks(document: Document) -> str:
     matrix = next((r["matrix"] for r in results if r["matrix"]), None)
     lacks = []
     if matrix is not None and not about:
-        lacks.append("No model was tested after its training, or the rows were not read: there are no ageing curves.")
+        lacks.append("No model was tested after its training, or no outcomes were read: there are no ageing curves.")
     if matrix is not None and about and not about["dates"]:
         lacks.append("No dates: ages are in steps.")
-    if about and not any(one and len(one.accuracy_of.value) for one in about["results"]):
-        lacks.append("The rows do not count classes: who loses cannot be shown.")
-    if about and any(one and one.basis == "counts" for one in about["results"]):
-        lacks.append("No outcomes, or they were not read: intervals are approximate.")
     return " ".join([*lacks, *document.get("unread", ())])
 
 

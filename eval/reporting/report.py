@@ -30,10 +30,10 @@ from driftline.eval.reporting.samples import Thumbnails, Traces
 from driftline.eval.rows import Run, groups
 from driftline.eval.scoring.aggregate import summary
 from driftline.eval.scoring.bands import Array
-from driftline.eval.scoring.cells import Resampling, clusters_of
 from driftline.eval.scoring.net import NO_CONTROL, Control, nets_of, read_control
 from driftline.eval.scoring.ranking import parts
 from driftline.eval.scoring.retraining import harder_data, retrain_every
+from driftline.eval.scoring.sums import Resampling, clusters_of
 from driftline.stream_builder.stream import Stream
 
 TITLE = "driftline report"
@@ -170,7 +170,7 @@ def _more(
         "compared": compared.facts_of(runs, document, draws),
         "old": compared.old_of(runs, document, aged["results"], draws.groups) if aged else [],
         "seen": seen.seen_of(runs, stream, draws),
-        "calibration": confidence.facts_of(runs, stream),
+        "calibration": confidence.facts_of(runs, draws),
         "lost": samples.facts_of(runs, document),
         "retrain_every": [retrain_every(group, clusters) for group in groups(runs)] if aged else [],
         "uploaders": "" if clusters is not None else "not known" if stream is None else "none",

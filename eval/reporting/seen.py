@@ -11,8 +11,8 @@ from driftline.eval.plotting.charts import Section
 from driftline.eval.reporting.markup import Cell, render, table
 from driftline.eval.reporting.text import interval
 from driftline.eval.rows import Run
-from driftline.eval.scoring.cells import Resampling
 from driftline.eval.scoring.slices import AFTER, BEFORE, end_of, newer_tests, sides_of, slices
+from driftline.eval.scoring.sums import Resampling
 from driftline.eval.scoring.timeline import record
 from driftline.stream_builder.stream import Stream
 

@@ -143,13 +143,15 @@ def half_life_text(half: HalfLife, unit: str) -> tuple[str, str]:
 
     >>> half_life_text(HalfLife(4.2, 3.9, 4.6, 1.0, 14.0), "years")
     ('4.2 years', '3.9 to 4.6')
-    >>> half_life_text(HalfLife(math.inf, 3.9, math.inf, 0.3, 14.0), "years")
-    ('not reached within 14 years', '3.9 years or more')
+    >>> half_life_text(HalfLife(math.inf, 3.9, math.inf, 0.3, 14.0, extrapolated=21.0), "years")
+    ('not reached within 14 years; 21 years if the fall went on', '3.9 years or more')
     """
     if half.why:
         return str(half.why), ""
     low, tested = span(half.low, unit), span(half.tested, unit)
     value = f"not reached within {tested}" if math.isinf(half.value) else span(half.value, unit)
+    if math.isinf(half.value) and math.isfinite(half.extrapolated):
+        value += f"; {span(half.extrapolated, unit)} if the fall went on"
     if math.isinf(half.low):
         return value, f"more than {tested}"
     if math.isfinite(half.high):

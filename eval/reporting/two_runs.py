@@ -19,10 +19,10 @@ from driftline.eval.reporting.report import document_of, write
 from driftline.eval.reporting.text import p_text
 from driftline.eval.rows import Run, groups
 from driftline.eval.scoring import ranking
-from driftline.eval.scoring.cells import Resampling, clusters_of
 from driftline.eval.scoring.comparing import ALPHA, compare
 from driftline.eval.scoring.ranking import bound, labels, mean_of
 from driftline.eval.scoring.significance import LEAST_SEEDS
+from driftline.eval.scoring.sums import Resampling, clusters_of
 from driftline.stream_builder.stream import Stream
 
 NAMES = ("A", "B")

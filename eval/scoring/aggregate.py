@@ -12,14 +12,16 @@ import numpy.typing as npt
 from driftline.curate.core.errors import BadInput, BadPlugin, shortened
 from driftline.eval.experiment.code import ours
 from driftline.eval.experiment.settings import setting_names
-from driftline.eval.protocol import MAJORITY, Protocol, Result, Score, primary_of, score_of, scores_of, stored_protocol
+from driftline.eval.protocol import MAJORITY, Protocol, Result, Score, primary_of, scores_of, stored_protocol
 from driftline.eval.rows import Row, Run, digest, groups
 from driftline.eval.scoring import published_values as published
 from driftline.eval.scoring import ranking
-from driftline.eval.scoring.bands import Array, share
-from driftline.eval.scoring.comparing import differences
+from driftline.eval.scoring.bands import Array, share, student
+from driftline.eval.scoring.comparing import differences, score_of
 from driftline.eval.scoring.ranking import comparable, rival, standing_by_name
-from driftline.eval.scoring.significance import half_width, holm, over_samples, paired
+from driftline.eval.scoring.significance import half_width
+from driftline.eval.scoring.sums import Draws, Resampling, draws_of
+from driftline.stream_builder.measures.label_correlation import half_width as of_runs
 
 Counts = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -30,7 +32,7 @@ def summary(
 ) -> dict[str, Any]:
     """Rows of several runs → scores with mean, standard deviation (of the population) and values over seeds. clusters:
     of uploaders and near copies, as of `cells.groups_of`, for tests of differences. classes: C, if it is known."""
-    results, together = [], groups(runs)
+    results, together, draws = [], groups(runs), draws_of(runs, Resampling(groups=clusters))
     for group in together:
         about = group[0].about
         kind = stored_protocol(about["protocol"])
@@ -61,7 +63,7 @@ def summary(
                 "references": _references(instance, tests, group),
                 "per_class": _mean_by_class([s.by_class for s in scored], classes),
                 "ci95": {name: _half_width([s.scores[name] for s in scored]) for name in scored[0].scores},
-                "ci95_samples": _over_samples(instance, group[0]),
+                "ci95_samples": _over_samples(instance, group, draws, next(iter(scored[0].scores))),
                 "matrix": _mean_matrix([s.matrix for s in scored]),
                 "curve": _mean_curve([s.curve for s in scored]),
                 **notes,
@@ -79,9 +81,9 @@ def summary(
             same = first.setdefault(answered[id(result)], result["learner"])
             if same.partition("(")[0] != result["learner"].partition("(")[0]:
                 result["same_as"] = same
-        for score in scores_of(document):
-            _compare(rivals, score)
-        _compare_outcomes(rivals, [answered_by[id(result)] for result in rivals], primary_of(document), clusters)
+        for result in rivals:
+            result["p_against_best_adjusted"] = dict.fromkeys(score.name for score in scores_of(document))
+        _compare(rivals, [answered_by[id(result)] for result in rivals], primary_of(document), clusters)
     return document
 
 
@@ -115,47 +117,31 @@ def _score(protocol: Protocol, run: Run) -> Result:
     return result
 
 
-def _over_samples(protocol: Protocol, run: Run) -> dict[str, float | None]:
-    """Intervals over test samples of the scores that are shares, for one run."""
-
-    def shares(rows: Sequence[Row]) -> dict[str, float | None]:
-        scores = protocol.score(rows, run.about["steps"]).scores
-        return {name: value for name, value in scores.items() if score_of(type(protocol), name).unit == "share"}
-
-    return over_samples(shares, run.rows, protocol.roles.fresh)
-
-
-def _compare(results: Sequence[dict[str, Any]], score: Score) -> None:
-    """Add to every result the p of a paired test against the best learner's same seeds, after Holm over all pairs of
-    the results: the best was selected on the same scores, so any pair could have been the one shown (None: the best
-    itself, fewer than three seeds, other seeds, or seeds that change nothing). Upper bounds are no rivals."""
-    rivals = [k for k, result in enumerate(results) if rival(result)]
-    bests = ranking.best(score, (results[k] for k in rivals))
-    first = [k for k in rivals if any(results[k] is result for result in bests)] or rivals or range(len(results))
-    best = max(first, key=lambda k: ranking.rank(score, results[k]))
-    values = [result["scores"].get(score.name, {}).get("values", []) for result in results]
-    of_seeds: dict[tuple[int, ...], list[int]] = {}
-    for k, result in enumerate(results):
-        if values[k] and None not in values[k] and "same_as" not in result:
-            of_seeds.setdefault(tuple(result["seeds"]), []).append(k)
-    p = np.full((len(results), len(results)), np.nan)
-    for members in of_seeds.values():
-        p[np.ix_(members, members)] = paired(np.array([values[k] for k in members], np.float64))
-    for result, value in zip(results, holm(p)[best].tolist(), strict=True):
-        result.setdefault("p_against_best_adjusted", {})[score.name] = None if np.isnan(value) else value
+def _over_samples(protocol: Protocol, group: Sequence[Run], draws: Draws, first: str) -> dict[str, float]:
+    """Half the 95 % interval of the primary score over other test samples of the same kind; {} where they are not
+    known. first: the primary score if the protocol names none. Tests that bring new samples each time are consecutive
+    parts of a stream, whose answers may come in runs."""
+    rows, fresh = protocol.roles.decisive(group[0].rows), tuple(protocol.roles.fresh)
+    name = protocol.primary or first
+    if fresh and rows and all(row.tested_on.startswith(fresh) for row in rows):
+        return {name: of_runs(np.array([row.n_correct for row in rows]), np.array([row.n for row in rows]))}
+    if (found := score_of(group, draws)) is None or found[0].clusters < 2:
+        return {}
+    of_samples = found[0].variances()[0]
+    return {name: float(student(found[0].clusters) * np.sqrt(of_samples))}
 
 
-def _compare_outcomes(
+def _compare(
     results: Sequence[dict[str, Any]], runs: Sequence[Sequence[Run]], score: Score, clusters: Array | None
 ) -> None:
-    """The same of the primary score, over other test samples too, where there are outcomes: what the page says."""
+    """Add to every result the p of its difference from the best one, over other seeds and test samples, after Holm over
+    all pairs of the results: the best was selected on the same scores, so any pair could have been the one shown (None:
+    the best itself, no outcomes, fewer than three seeds, or other seeds). Upper bounds are no rivals."""
     rivals = [k for k, result in enumerate(results) if rival(result)]
     bests = ranking.best(score, (results[k] for k in rivals))
     if len(rivals) < 2 or not bests or (one := differences([runs[k] for k in rivals], clusters)) is None:
         return
     best = next(i for i, k in enumerate(rivals) if results[k] is bests[0])
-    for result in results:
-        result["p_against_best_adjusted"][score.name] = None
     for k, value in zip(rivals, one.adjusted[best].tolist(), strict=True):
         results[k]["p_against_best_adjusted"][score.name] = None if np.isnan(value) else value
 

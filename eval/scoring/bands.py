@@ -37,80 +37,21 @@ class Band:
         return Band(self.value, np.clip(self.low, 0, 1), np.clip(self.high, 0, 1))
 
 
-@dataclass(frozen=True)
-class Layout:
-    """What the first axis of replicates has: `replicates` with other weights of the samples and all seeds; then, of
-    several seeds, `singles`, the k-th of the seed k mod S alone, with the weights of the k-th replicate; then S with
-    each seed alone and equal weights."""
-
-    replicates: int
-    singles: int
-    seeds: int
-    clusters: int = 0
-    """of samples, times models: with few, percentiles are too narrow; 0: many"""
-
-    @property
-    def narrow(self) -> float:
-        """By how much [Hesterberg 2015, sec. 4.3]."""
-        count = self.clusters
-        return student(count) / Z * (count / (count - 1)) ** 0.5 if count > 1 else 1.0
-
-    def of_seeds(self, drawn: Array) -> Array:
-        """(B + …, ...) → (...) the square of half a 95 % interval over other seeds: t² by s² / S, less what samples do
-        to single seeds, which is in s² too. 0 for one seed, whose interval is of test samples only."""
-        if self.seeds == 1:
-            return np.zeros(drawn.shape[1:])
-        single, own = np.split(drawn[self.replicates :].astype(np.float64), [self.singles])
-        by_seed = single.reshape(-1, self.seeds, *single.shape[1:])
-        of_one, of_all = variance(by_seed).mean(0), variance(drawn[: self.replicates])
-        of_mean, single = variance(own) / self.seeds, (of_one - of_all) / (self.seeds - 1)
-        return np.asarray(student(self.seeds) ** 2 * of_other_seeds(of_mean, single, self.seeds))
-
-    def widened(self, value: Array, drawn: Array) -> Array:
-        """value (...), drawn (B + …, ...) → (B, ...) replicates, as far from the value as other seeds take them."""
-        drawn, more = drawn[: self.replicates].astype(np.float64), self.of_seeds(drawn)
-        width = Z**2 * variance(drawn)
-        return np.asarray(value + (drawn - value) * np.sqrt(self.narrow**2 + more / np.where(width > 0, width, np.inf)))
-
-
-def of_other_seeds(of_mean: Array, of_samples: Array, seeds: int) -> Array:
-    """The variance that other seeds give a mean over seeds, from s² / S and what samples of single seeds add to it. Of
-    two seeds nothing is subtracted: one degree of freedom cannot separate them."""
-    return np.maximum(0.0, of_mean - (np.maximum(0.0, of_samples) if seeds > 2 else 0.0))
-
-
-def half_width_of(of_samples: Array, clusters: Array, of_seeds: Array, seeds: int) -> Array:
-    """Half a 95 % interval of a mean over seeds, from the variances that other samples, of so many clusters, and other
-    seeds give it."""
-    of_both = student(clusters) ** 2 * of_samples + (student(seeds) ** 2 * of_seeds if seeds > 1 else 0.0)
-    return np.asarray(np.sqrt(of_both))
-
-
 def student(count: Any) -> Any:
-    """The quantile of Student's t for a 95 % interval of a mean over so many."""
+    """The quantile of Student's t for a 95 % interval of a mean over so many: degrees of freedom and 1."""
     from scipy.special import stdtrit
 
     return stdtrit(np.maximum(count, 2) - 1.0, (1 + LEVEL) / 2)
 
 
-def variance(values: Array) -> Array:
-    """The variance over the first axis without NaN, of a sample; 0 of fewer than two."""
+def deviations(values: Array) -> Array:
+    """Those from the mean over the first axis; the sum of their squares is the variance of a sample. 0 for NaN."""
+    values = np.asarray(values, np.float64)
     present = np.isfinite(values)
     count = present.sum(0)
     filled = np.where(present, values, 0.0)
     apart = np.where(present, filled - filled.sum(0) / np.maximum(count, 1), 0.0)
-    return np.asarray((apart**2).sum(0) / np.maximum(count - 1, 1))
-
-
-def band(value: Array, drawn: Array, layout: Layout | None = None) -> Band:
-    """value (...), drawn (B + …, ...) → 95 % intervals; NaN where a value is not known. Percentiles over test samples;
-    what other seeds add to a side is added as variances are. layout: None for plain replicates (B, ...)."""
-    value = np.asarray(value, np.float64)
-    low, high = quantiles(drawn[: layout and layout.replicates], ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
-    if layout is not None:
-        more, wide = layout.of_seeds(drawn), layout.narrow
-        low, high = (value + side * np.sqrt((wide * (end - value)) ** 2 + more) for side, end in ((-1, low), (1, high)))
-    return Band(value, np.where(np.isnan(value), np.nan, low), np.where(np.isnan(value), np.nan, high))
+    return np.asarray(apart / np.sqrt(np.maximum(count - 1, 1)))
 
 
 def quantiles(drawn: Array, shares: tuple[float, ...]) -> list[Floats]:

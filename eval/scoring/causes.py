@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from driftline.eval.scoring.bands import Array, Band, Floats, Layout, band, mean, share
+from driftline.eval.scoring.bands import Array, Band, share
+from driftline.eval.scoring.pairs import Pairs
 
 
 @dataclass(frozen=True)
@@ -29,43 +29,19 @@ class Causes:
     """(K,) what fresh models do better on the same tests"""
 
 
-def causes(
-    right: Floats, n: Floats, drawn_right: Array, drawn_n: Array, lags: npt.NDArray[np.int64],
-    layout: Layout | None = None,
-) -> Causes:  # fmt: skip
-    """Counts (..., T, T, C) and their replicates (B, ..., T, T, C) → the causes, with leading axes as given. lags:
-    (K,) from the base lag on."""
-    points, draws = _parts(right, n, lags), _parts(drawn_right, drawn_n, lags)
-    prior, harder, older = (
-        band(p, d, layout)
-        for p, d in zip(*((one[0], one[1].sum(-2), one[2].sum(-2)) for one in (points, draws)), strict=True)
-    )
-    drops = [one[0] + one[1].sum(-2) + one[2].sum(-2) for one in (points, draws)]
-    return Causes(band(drops[0], drops[1], layout), prior, harder, older)
-
-
-def _parts(right: Array, n: Array, lags: npt.NDArray[np.int64]) -> tuple[Array, Array, Array]:
-    """prior (..., K), harder (..., C, K), older (..., C, K)."""
-    of_class, accuracy = share(n, n.sum(-1, keepdims=True)), share(right, n)  # (..., T, T, C); NaN: not tested
-    steps = right.shape[-2]
-    base = int(lags[0]) if len(lags) else 0
-    prior, harder, older = [], [], []
-    for k in lags.tolist():
-        models = np.arange(steps - k)
-        cells = ((models, models + base), (models + k - base, models + k), (models, models + k))
-        first, fresh, old = ((of_class[..., i, j, :], accuracy[..., i, j, :]) for i, j in cells)
-        prior_data, of_data = _kitagawa(*first, *fresh)
-        prior_age, of_age = _kitagawa(*fresh, *old)
-        together = prior_data + prior_age  # the second is 0, but for other samples of other seeds
-        of_pairs = [np.where(np.isnan(together)[..., None], np.nan, part) for part in (of_data, of_age)]
-        prior.append(mean(together, -1))
-        harder.append(mean(of_pairs[0], -2))
-        older.append(mean(of_pairs[1], -2))
-    shape = right.shape[:-3]
-    if not prior:
-        nothing = np.zeros((*shape, right.shape[-1], 0))
-        return np.zeros((*shape, 0)), nothing, nothing
-    return np.stack(prior, -1), np.stack(harder, -1), np.stack(older, -1)
+def causes(right: Array, n: Array, pairs: Pairs) -> dict[str, Array]:
+    """Counts (..., M, C) → (..., K) by name, of the lags from the base lag on."""
+    of_class, accuracy = share(n, n.sum(-1, keepdims=True)), share(right, n)  # NaN: not tested
+    cells = [
+        tuple(np.where((places >= 0)[:, None], one[..., places, :], np.nan) for one in (of_class, accuracy))
+        for places in (pairs.first[pairs.later], pairs.twin[pairs.later], np.arange(len(pairs.model))[pairs.later])
+    ]
+    prior_data, of_data = _kitagawa(*cells[0], *cells[1])
+    prior_age, of_age = _kitagawa(*cells[1], *cells[2])
+    prior = prior_data + prior_age  # the second is 0, but for other samples of other seeds
+    of_data, of_age = (np.where(np.isnan(prior), np.nan, part.sum(-1)) for part in (of_data, of_age))
+    prior, harder, older = (pairs.means(part, pairs.base) for part in (prior, of_data, of_age))
+    return {"drop": prior + harder + older, "prior": prior, "harder": harder, "older": older}
 
 
 def _kitagawa(share_a: Array, a: Array, share_b: Array, b: Array) -> tuple[Array, Array]:

@@ -13,16 +13,26 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.errors import BadConfig
+from driftline.eval.outcomes import check_stream
 from driftline.eval.protocol import Roles, stored_protocol
 from driftline.eval.rows import Row, Run, groups
-from driftline.eval.scoring.bands import LEVEL, Array, Band, Floats, half_width_of, of_other_seeds
-from driftline.eval.scoring.cells import Resampling, draws_for, spread_out
+from driftline.eval.scoring.bands import Array, Band, Floats, student
 from driftline.eval.scoring.significance import EQUAL, LEAST_SEEDS, holm
+from driftline.eval.scoring.sums import (
+    Drawn,
+    Draws,
+    Resampling,
+    clusters_of,
+    combined,
+    drawn,
+    draws_of,
+    of_pairs,
+    summed,
+)
 from driftline.stream_builder.stream import Stream
 
 ALPHA = 0.05
-Tests = Sequence[Sequence[Sequence[Row]]]  # learner, seed, test
-PARTS, NUMBERS = 1000, 2**22  # clusters of a jackknife, and these times tests, at most; more are joined at random
+Decisive = Callable[[Sequence[Row]], Sequence[Row]]
 
 
 @dataclass(frozen=True)
@@ -35,10 +45,10 @@ class Comparison:
     """(L, L) score of the row's learner minus that of the column's, paired; NaN: other seeds"""
     p_score: Floats
     """(L, L) two-sided p of the difference, over other seeds and other test samples; NaN: not testable, see
-    `of_differences`"""
+    `differences`"""
     p_outcomes: Floats
     """(L, L) p of these trained models alone, over other test samples; it says nothing about methods, whose
-    training differs by seed. NaN: other samples"""
+    training differs by seed. NaN: other seeds"""
     adjusted: Floats
     """(L, L) `p_score` after Holm, over all pairs"""
     adjusted_outcomes: Floats
@@ -62,18 +72,16 @@ def compare(
     names = {run.about["protocol"] for run in runs}
     if len(names) != 1:
         raise BadConfig(f"The runs are of {len(names)} protocols.", "Expected runs of one.")
-    roles = stored_protocol(names.pop()).roles
-    resampling = draws_for(runs, stream, resampling)
-    learners = groups(runs)
-    apart = differences(learners, resampling.groups)
+    if stream is not None:
+        check_stream(runs, stream)
+    apart = differences(groups(runs), resampling.groups if resampling else clusters_of(runs, stream))
     if apart is None:
         return None
-    tests = [[roles.decisive(run.rows) for run in group] for group in learners]
     order = np.argsort(-apart.score.value, kind="stable")
-    p_outcomes = _p_of_outcomes(tests, apart.same, resampling.groups)
     return Comparison(
-        score=apart.score, difference=apart.difference, p_score=apart.p, p_outcomes=p_outcomes, adjusted=apart.adjusted,
-        adjusted_outcomes=holm(p_outcomes), order=order, ties=ties_of(order, apart.adjusted),
+        score=apart.score, difference=apart.difference, p_score=apart.p, p_outcomes=apart.p_outcomes,
+        adjusted=apart.adjusted, adjusted_outcomes=holm(apart.p_outcomes), order=order,
+        ties=ties_of(order, apart.adjusted),
     )  # fmt: skip
 
 
@@ -89,164 +97,92 @@ class Differences:
     """(L, L) as `Comparison.p_score`"""
     adjusted: Floats
     """(L, L) after Holm"""
-    same: npt.NDArray[np.bool_]
-    """(L, L) whether both have the same seeds"""
+    p_outcomes: Floats
+    """(L, L) as `Comparison.p_outcomes`"""
 
 
 def differences(
-    learners: Sequence[Sequence[Run]],
-    clusters: Array | None,
-    decisive: Callable[[Sequence[Row]], Sequence[Row]] | None = None,
+    learners: Sequence[Sequence[Run]], clusters: Array | None, decisive: Decisive | None = None
 ) -> Differences | None:
     """What tables and pages say about differences of the primary score. learners: runs of each, of one protocol.
     clusters: of each sample by its position in the stream; None: each sample is its own. decisive: the tests of a run
     that are compared (None: those of the primary score). None as for `compare`.
 
-    The variance of a difference of means over S seeds on the same test samples has two parts: of other samples, by a
-    jackknife over clusters, and of other seeds, s² / S less what the samples of single seeds add to it. p is that of
-    Student's t with S − 1 degrees of freedom, or as many as clusters less one where the answers of all seeds are equal
-    (two seeds at least); with fewer than `LEAST_SEEDS` other seeds there is none. NaN of a single cluster, which says
-    nothing about others.
+    Variance and degrees of freedom are those of `sums.Drawn`; those over samples are as many as groups in which the two
+    learners differ, less one. With one seed the interval is of these models, on other samples. p: with fewer than
+    `LEAST_SEEDS` seeds there is none, unless the answers of all seeds are equal (two seeds at least); nor of a single
+    cluster, which says nothing about others.
     """
-    roles = stored_protocol(learners[0][0].about["protocol"]).roles
-    chosen = decisive or roles.decisive
-    tests = [[chosen(run.rows) for run in group] for group in learners]
-    if not all(rows and all(row.answers is not None for row in rows) for group in tests for rows in group):
+    draws = draws_of([run for group in learners for run in group], Resampling(groups=clusters))
+    of_learners = [score_of(group, draws, decisive) for group in learners]
+    known = [one for one in of_learners if one is not None]
+    if len(known) < len(of_learners):
         return None
+    scores, hits = [one for one, _ in known], np.stack([of for _, of in known])
+    bands = Band.stacked([one.symmetric() if one.clusters > 1 else _unknown(one) for one in scores])
     seeds = [[run.about["seed"] for run in group] for group in learners]
-    same = np.array([[a == b for b in seeds] for a in seeds])
-    points = [np.array([roles.pooled(*_counts(rows)) for rows in group]) for group in tests]  # (S,) each
-    value = np.array([float(of_seeds.mean()) for of_seeds in points])
-    parts, fixed, numbers = _influences(roles, tests, clusters)
-    gaps = np.where(same, value[:, None] - value[None, :], np.nan)
-    width, p = np.full(gaps.shape, np.nan), np.full(gaps.shape, np.nan)
-    score = np.zeros(len(tests))
-    for members in {tuple(np.flatnonzero(row).tolist()) for row in same}:
-        at, place = np.ix_(members, members), list(members)
-        count = len(points[members[0]])
-        of_score, of_samples, of_seeds = _variances(
-            np.stack([points[a] for a in members]), np.stack([parts[a] for a in members])
-        )
-        several = numbers[place].min() > 1
-        score[place] = half_width_of(of_score[0], numbers[place], of_score[1], count) if several else np.nan
-        unmoved = np.logical_and.outer(fixed[place], fixed[place]) & (count > 1)
-        freedom = np.where(unmoved, numbers[place].min() - 1, np.minimum(numbers[place].min(), max(count, 2)) - 1)
-        testable = (unmoved | (count >= LEAST_SEEDS)) & several
-        error = np.sqrt(of_samples + np.where(unmoved, 0.0, of_seeds) if several else np.full(unmoved.shape, np.nan))
-        width[at], p[at] = _student(gaps[at], error, freedom if count > 1 else np.full(error.shape, np.inf), testable)
-    np.fill_diagonal(p, np.nan)
-    return Differences(
-        Band(value, value - score, value + score), Band(gaps, gaps - width, gaps + width), p, holm(p), same
-    )
+    gaps, width, p, p_outcomes = np.full((4, len(learners), len(learners)), np.nan)
+    for members in {tuple(k for k, other in enumerate(seeds) if other == own) for own in map(list, seeds)}:
+        found = _of_members([scores[k] for k in members], hits[list(members)])
+        for whole, part in zip((gaps, width, p, p_outcomes), found, strict=True):
+            whole[np.ix_(members, members)] = part
+    for one in (p, p_outcomes):
+        np.fill_diagonal(one, np.nan)
+    return Differences(bands, Band(gaps, gaps - width, gaps + width), p, holm(p), p_outcomes)
 
 
-def _student(gap: Floats, error: Floats, freedom: Floats, testable: Array) -> tuple[Floats, Floats]:
-    """Half the width of the 95 % interval, and two-sided p where a gap is testable."""
-    from scipy.special import stdtr, stdtrit
-
-    freedom = np.maximum(freedom, 1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        far = np.where(error > 0, np.abs(gap) / error, np.where(gap == 0, 0.0, np.inf))
-    return stdtrit(freedom, (1 + LEVEL) / 2) * error, np.where(testable, 2 * stdtr(freedom, -far), np.nan)
-
-
-def _influences(roles: Roles, tests: Tests, clusters: Array | None) -> tuple[list[Floats], Array, Array]:
-    """(S, G) for each learner, how its scores deviate without a cluster, scaled so that sums of squares and products
-    are their variances and covariances; whether all of its seeds gave equal answers; and its number of clusters."""
-    every = [[_samples(rows) for rows in group] for group in tests]
-    ids = np.concatenate([sample for group in every for sample in group])
-    names = np.unique(ids if clusters is None else clusters[ids])
-    groups_at_once = min(len(names), max(2, min(PARTS, NUMBERS // max(len(rows) for group in tests for rows in group))))
-    joined = np.arange(len(names)) if len(names) <= groups_at_once else spread_out(names) % groups_at_once
-    parts, fixed, numbers, of = [], [], [], dict[bytes, Array]()
-    for group, samples in zip(tests, every, strict=True):
-        deviations = []
-        for rows, sample in zip(group, samples, strict=True):
-            key = sample.tobytes()
-            if key not in of:
-                of[key] = joined[np.searchsorted(names, sample if clusters is None else clusters[sample])]
-            test = np.repeat(np.arange(len(rows)), [len(row.answers or ()) for row in rows])
-            cell, size = of[key] * len(rows) + test, groups_at_once * len(rows)
-            right, n = (
-                np.bincount(cell, weights, size).reshape(groups_at_once, -1)
-                for weights in (np.concatenate([_right(row) for row in rows]), None)
-            )
-            present = n.any(1)
-            without = roles.pooled(right.sum(0) - right[present], (n.sum(0) - n[present]).astype(np.float64))
-            deviation = np.zeros(groups_at_once)
-            number = int(present.sum())
-            if number > 1:
-                deviation[present] = (without - np.nanmean(without)) * np.sqrt((number - 1) / number)
-            deviations.append(np.nan_to_num(deviation))
-        parts.append(np.stack(deviations))
-        numbers.append(len(np.unique(of[samples[0].tobytes()])))
-        answers = [b"".join(np.asarray(row.answers and row.answers.predicted).tobytes() for row in g) for g in group]
-        alike = all(np.array_equal(sample, samples[0]) for sample in samples)
-        fixed.append(alike and len(set(answers)) == 1)
-    return parts, np.array(fixed), np.array(numbers)
+def score_of(runs: Sequence[Run], draws: Draws, decisive: Decisive | None = None) -> tuple[Drawn, Floats] | None:
+    """The primary score of one learner, with other samples and seeds, and its right answers (G,) in each group, mean
+    over seeds. decisive: as for `differences`. None without tests or outcomes."""
+    roles = stored_protocol(runs[0].about["protocol"]).roles
+    tests = [(decisive or roles.decisive)(run.rows) for run in runs]
+    if not all(rows and all(row.answers is not None for row in rows) for rows in tests):
+        return None
+    one = roles.pooled is Roles.pooled  # then all tests are as one
+    parts = [
+        [
+            (a, np.full(len(a), 0 if one else k), (a.label == a.predicted, np.ones(len(a), bool)))
+            for k, row in enumerate(rows)
+            if (a := row.answers) is not None
+        ]
+        for rows in tests
+    ]
+    of = summed(parts, (1 if one else max(map(len, tests)),), draws)
+    found = drawn(lambda right, n: {"": roles.pooled(right, n)}, of, each=True)[""]
+    hits = [np.asarray(part.sum(1), np.float64).ravel() for part in of.parts[0]]
+    return found, np.mean(hits, 0)
 
 
-def _variances(points: Floats, parts: Floats) -> tuple[tuple[Floats, Floats], Floats, Floats]:
-    """Scores (L, S) and influences (L, S, G) → variances of means over seeds: those (L,) of scores, of samples and of
-    seeds, and of differences (L, L), of samples; of seeds."""
-    count, means = points.shape[1], parts.mean(1)
-    apart = points - points.mean(1, keepdims=True)
-    single = (parts - means[:, None]).reshape(len(parts), -1)  # what a seed adds to what samples do to all
-    scale = max(1, count * (count - 1))
-    of_seeds = of_other_seeds((apart**2).sum(1) / scale, (single**2).sum(1) / scale, count)
-    of_gaps = of_other_seeds(_of_pairs(apart) / scale, _of_pairs(single) / scale, count)
-    return ((means**2).sum(1), of_seeds), _of_pairs(means), of_gaps
+def _unknown(score: Drawn) -> Band:
+    return Band(score.value, np.array(np.nan), np.array(np.nan))
 
 
-def _of_pairs(values: Floats) -> Floats:
-    """(L, K) → (L, L) sums of squared differences."""
-    products = values @ values.T
-    squares = np.diag(products)
-    return np.maximum(0.0, squares[:, None] + squares[None, :] - 2 * products)
-
-
-def _samples(rows: Sequence[Row]) -> Array:
-    return np.concatenate([np.asarray(row.answers and row.answers.sample, np.int64) for row in rows])
-
-
-def _right(row: Row) -> Array:
-    """(n,) 1 for a right answer."""
-    assert row.answers is not None  # `compare` has made sure
-    return np.asarray(row.answers.label == row.answers.predicted, np.uint8)
-
-
-def _counts(rows: Sequence[Row]) -> tuple[Floats, Floats]:
-    """Right answers and samples (R,) of some tests."""
-    return np.array([row.n_correct for row in rows], float), np.array([row.n for row in rows], float)
-
-
-def _p_of_outcomes(tests: Tests, same_seeds: Array, clusters: Array | None) -> Floats:
-    """Of right answers that only one of two learners has, mean over seeds: their sum over clusters against the root of
-    their sum of squares, which changes of sign would give; Student's t with as many degrees of freedom as clusters in
-    which both differ, less one. Without clusters and with one seed that is McNemar's test."""
+def _of_members(scores: Sequence[Drawn], hits: Floats) -> tuple[Array, Array, Array, Array]:
+    """(M, M) differences, half their intervals, p over seeds and samples, and p over samples alone, of M learners with
+    the same seeds."""
     from scipy.special import stdtr
 
-    p = np.full((len(tests), len(tests)), np.nan)
-    for seeds in {tuple(row.tolist()) for row in same_seeds}:
-        group = np.flatnonzero(seeds)
-        sample, hits_of = np.sort(_samples(tests[group[0]][0])), dict[int, Floats]()
-        for a in group.tolist():
-            orders = [np.argsort(_samples(rows), kind="stable") for rows in tests[a]]  # some protocols shuffle by seed
-            pairs = list(zip(tests[a], orders, strict=True))
-            if all(np.array_equal(_samples(rows)[order], sample) for rows, order in pairs):
-                right = [np.concatenate([_right(row) for row in rows])[order] for rows, order in pairs]
-                hits_of[a] = np.mean(right, 0)
-        if not hits_of:
-            continue
-        equal, hits = list(hits_of), list(hits_of.values())
-        _, cluster = np.unique(sample if clusters is None else clusters[sample], return_inverse=True)
-        sums = np.stack([np.bincount(cluster, of_learner).astype(np.float64) for of_learner in hits])  # (L, G)
-        count = np.stack([(np.abs(sums - one) > EQUAL).sum(1) for one in sums])
-        gap, root = np.abs(sums.sum(1)[:, None] - sums.sum(1)), np.sqrt(_of_pairs(sums))
-        far = gap / np.where(root > EQUAL, root, 1.0)
-        p[np.ix_(equal, equal)] = np.where(count > 1, 2 * stdtr(np.maximum(count - 1, 1), -far), 1.0)
-    np.fill_diagonal(p, np.nan)
-    return p
+    clusters = min(one.clusters for one in scores)
+    stacked = (np.stack([getattr(one, name) for one in scores], -1) for name in ("value", "samples", "seeds", "single"))
+    whole = Drawn(*stacked, clusters)
+    count, (of_samples, of_seeds, of_single) = len(whole.seeds), whole.variances(of_pairs)
+    differ = np.stack([(np.abs(hits - one) > EQUAL).sum(1) for one in hits])
+    total, freedom = combined(of_samples, of_seeds, of_single, differ, count)
+    gaps = whole.value[:, None] - whole.value[None, :]
+
+    def p_of(variance: Array, freedom: Array) -> Array:
+        error = np.sqrt(variance)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            far = np.where(error > 0, np.abs(gaps) / error, np.where(gaps == 0, 0.0, np.inf))
+        return np.asarray(2 * stdtr(np.maximum(freedom, 1), -far))
+
+    if clusters < 2:
+        nothing = np.full(gaps.shape, np.nan)
+        return gaps, nothing, nothing, nothing
+    unmoved = (of_seeds <= EQUAL**2) & (of_single <= EQUAL**2) & (count > 1)
+    testable = unmoved | (count >= LEAST_SEEDS)
+    p = np.where(testable, p_of(total, freedom), np.nan)
+    return gaps, student(freedom + 1) * np.sqrt(total), p, p_of(of_samples, differ - 1)
 
 
 def ties_of(order: npt.NDArray[np.int64], adjusted: Floats) -> tuple[tuple[int, ...], ...]:

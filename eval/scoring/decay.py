@@ -1,5 +1,5 @@
-"""How accuracy falls with the age of a model: by lag, as a slope, as a half-life, and on the same tests. R: (..., T, T)
-accuracies."""
+"""How accuracy falls with the age of a model: by lag, as a slope, as a half-life, and on the same tests. r: (..., M)
+accuracies of tests, NaN: not known."""
 
 from __future__ import annotations
 
@@ -10,86 +10,69 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from driftline.eval.scoring.bands import Array, Band, Floats, Layout, band, mean, quantiles
+from driftline.eval.scoring.bands import Array, Band, Floats, quantiles
+from driftline.eval.scoring.pairs import Ints, Pairs, at
+from driftline.eval.scoring.sums import ENDS, Drawn
+
+FINEST = 64  # ages of a half-life; more are joined
 
 
 @dataclass(frozen=True)
 class HalfLife:
-    """Time from a model's first test until half of its accuracy above chance, or a stated loss, is gone."""
+    """Time from a model's first test until half of its accuracy above chance is gone, for what does not come back."""
 
     value: float
     """in the timeline's unit; infinity: not reached in the time that was tested; NaN: see `why`"""
     low: float
-    """end of the 95 % interval"""
+    """end of the 95 % interval; where the half-life is not reached, a bound: it is more than that"""
     high: float
     """infinity: not reached in a part of the replicates"""
     reached: float
     """share of the replicates in which it is reached"""
     tested: float
     """the longest time that was tested"""
-    why: Literal["", "never above chance", "no later tests"] = ""
-    """why there is none"""
+    why: Literal["", "never above chance", "no later tests", "comes back"] = ""
+    """why there is none; "comes back": a model has more than half again at a greater age"""
+    extrapolated: float = math.nan
+    """where it is not reached: when half would be gone if the mean fall went on; NaN: reached, or no fall"""
 
 
-def by_lag(r: Array, lags: npt.NDArray[np.int64], fresh: int, twins: bool = True) -> Array:
-    """(..., K) accuracy at each lag as on the average test: the mean of the models at lag `fresh` on all their tests,
-    and what models at the lag differ from those on the same tests. Steps differ in how hard they are, and each lag has
-    other ones: means of all tests at a lag would take hard last steps for age. twins: False where no model is fresh on
-    the tests of some lag, as of a learner that never learns again: what the same models differ from their first tests.
-    """
-    at = columns_of if twins else rows_of
-    own = np.full((*r.shape[:-2], r.shape[-1]), np.nan, r.dtype)  # (..., T) on each test, or of each model
-    own[..., at(fresh)] = np.diagonal(r, fresh, -2, -1)
-    changes = [mean(np.diagonal(r, k, -2, -1) - own[..., at(k)], -1) for k in lags.tolist()]
-    return np.asarray(mean(own, -1)[..., None] + np.stack(changes, -1))
+def by_lag(r: Array, pairs: Pairs) -> Array:
+    """(..., K) accuracy at each lag as on the average test: the mean of fresh models on all their tests, and what
+    models at the lag differ from those on the same tests. Steps differ in how hard they are, and each lag has other
+    ones: means of all tests at a lag would take hard last steps for age. Where no model is fresh on the tests of some
+    lag, as of a learner that never learns again: what the same models differ from their first tests."""
+    anchor = pairs.twin if pairs.twins else pairs.first
+    fresh = r[..., anchor == np.arange(len(anchor))]
+    present = ~np.isnan(fresh)
+    level = np.where(present, fresh, 0).sum(-1) / np.where(present.any(-1), present.sum(-1), np.nan)
+    return np.asarray(level[..., None] + pairs.means(r - at(r, anchor)))
 
 
-def columns_of(lag: int) -> slice:
-    """The tested steps of a lag's pairs, in the order of `np.diagonal`."""
-    return slice(lag, None) if lag >= 0 else slice(None, lag)
-
-
-def rows_of(lag: int) -> slice:
-    """Their models."""
-    return slice(-lag, None) if lag < 0 else slice(None, -lag or None)
-
-
-def slope(r: Array, ages: Floats, base: int) -> Array:
-    """(...) change per unit of time: least squares over tests at lags from `base` on, with an own level for each model;
-    NaN if no model has two."""
-    later = (np.arange(len(ages))[None, :] - np.arange(len(ages))[:, None]) >= base
-    present = later & ~np.isnan(r)
-    patterns = present.reshape(-1, *present.shape[-2:])
-    if len(patterns) and bool((patterns == patterns[0]).all()):
-        present = patterns[0]  # replicates lack the same tests
-    age = np.where(present, ages, 0)
-    age = np.where(present, age - age.sum(-1, keepdims=True) / np.maximum(present.sum(-1, keepdims=True), 1), 0)
-    spread = (age**2).sum((-2, -1))
-    # Ages are centred, so that levels of models cancel.
-    covered = r[..., present] @ age[present] if present.ndim == 2 else (age * np.where(present, r, 0)).sum((-2, -1))
+def slope(r: Array, pairs: Pairs, level: Ints) -> Array:
+    """(...) change per unit of time: least squares over the tests from the base lag on, with an own level for each
+    value of `level` (M,), as of each model; NaN if none has two tests."""
+    r, age = r[..., pairs.later], pairs.age[pairs.later]
+    of = np.unique(level[pairs.later], return_inverse=True)[1]
+    member = (of[:, None] == np.arange(of.max(initial=-1) + 1)).astype(np.float64)
+    present = ~np.isnan(r)
+    if present.size and bool((present == present.reshape(-1, present.shape[-1])[0]).all()):
+        present = present.reshape(-1, present.shape[-1])[0]  # replicates lack the same tests
+    mean = (present * age) @ member / np.maximum(present @ member, 1)
+    age = np.where(present, age - mean[..., of], 0)  # centred, so that levels cancel
+    spread = (age**2).sum(-1)
+    covered = (age * np.where(np.isnan(r), 0, r)).sum(-1)
     return np.asarray(np.where(spread > 0, covered / np.where(spread > 0, spread, 1), np.nan))
 
 
-def left_over(r: Array, chance: Array, lags: npt.NDArray[np.int64]) -> Array:
-    """(..., K) share of its accuracy above chance that a model still has at each lag: a ratio of sums over the models
-    that are tested there. lags: from the base lag on. chance: (..., T, T), or what takes its shape."""
-    base = int(lags[0])
+def left_over(r: Array, chance: Array, pairs: Pairs) -> Array:
+    """(..., K) share of its accuracy above chance that a model still has, at each lag from the base lag on: a ratio of
+    sums over the models that are tested there. chance: (..., M), or what takes its shape."""
     above = r - chance
-    shares = []
-    for k in lags.tolist():
-        size = r.shape[-1] - k
-        now, first = np.diagonal(above, k, -2, -1), np.diagonal(above, base, -2, -1)[..., :size]
-        both = ~np.isnan(now) & ~np.isnan(first)
-        start = np.where(both, first, 0).sum(-1)
-        shares.append(np.where(start > 0, np.where(both, now, 0).sum(-1) / np.where(start > 0, start, 1), np.nan))
-    return np.stack(shares, -1)
-
-
-def lost(r: Array, lags: npt.NDArray[np.int64]) -> Array:
-    """(..., K) mean fall of the same models' accuracy since the base lag, the first of `lags`."""
-    base, size = int(lags[0]), r.shape[-1]
-    falls = [np.diagonal(r, base, -2, -1)[..., : size - k] - np.diagonal(r, k, -2, -1) for k in lags.tolist()]
-    return np.stack([mean(fall, -1) for fall in falls], -1)
+    now, first = above[..., pairs.later], at(above, pairs.first)[..., pairs.later]
+    both = ~np.isnan(now) & ~np.isnan(first)
+    now, first = (pairs.totals(np.where(both, one, 0), pairs.base) for one in (now, first))
+    return np.where(first > 0, now / np.where(first > 0, first, 1), np.nan)
 
 
 def first_below(values: Array, level: float, ages: Floats) -> Array:
@@ -108,41 +91,81 @@ def first_below(values: Array, level: float, ages: Floats) -> Array:
     return np.where(np.isnan(values[..., 0]), np.nan, out)
 
 
-def half_lives(
-    r: Array, drawn: Array, chance: tuple[Array, Array], ages: Floats, lags: npt.NDArray[np.int64],
-    loss: float | None, layout: Layout | None = None,
-) -> list[HalfLife]:  # fmt: skip
-    """r (M, T, T), drawn (B + …, M, T, T), chance of both, ages (K,) and lags (K,) from the base lag on → M half-lives,
-    or times to a loss."""
-    if len(lags) < 2:
-        return [HalfLife(math.nan, math.nan, math.nan, 0.0, 0.0, "no later tests")] * len(r)
-    since = ages - ages[0]
-    of = [
-        left_over(*one, lags) if loss is None else -lost(one[0], lags) for one in zip((r, drawn), chance, strict=True)
-    ]
-    if layout is not None:
-        of[1] = layout.widened(*of)
-    values, times = (first_below(one, 0.5 if loss is None else -loss, since) for one in of)
+def falling(values: Array) -> Array:
+    """(..., K) → the nearest values, by least squares, that never rise [Barlow et al. 1972]; NaN stays.
+
+    >>> falling(np.array([1.0, 0.5, 0.7, 0.4]))
+    array([1. , 0.6, 0.6, 0.4])
+    """
+    present = ~np.isnan(values)
+    total, count = (
+        np.concatenate([np.zeros((*values.shape[:-1], 1)), np.cumsum(one, -1)], -1)
+        for one in (np.where(present, values, 0), present)
+    )
+    fitted = np.full(values.shape, np.inf)
+    size = values.shape[-1]
+    for i in range(size):  # the least, over starts, of the greatest mean from there to any end from k on
+        number = count[..., i + 1 :] - count[..., i : i + 1]
+        means = np.where(number > 0, (total[..., i + 1 :] - total[..., i : i + 1]) / np.maximum(number, 1), -np.inf)
+        greatest = np.maximum.accumulate(means[..., ::-1], -1)[..., ::-1]
+        fitted[..., i:] = np.minimum(fitted[..., i:], np.where(greatest > -np.inf, greatest, np.inf))
+    return np.where(present, fitted, np.nan)
+
+
+def half_lives(left: Drawn, ages: Floats, later: npt.NDArray[np.bool_]) -> list[HalfLife]:
+    """left: (L, K) as of `left_over`, ages (K,) from the base lag on, later (L,): whether there are tests at two of
+    them → L half-lives."""
+    since, value, drawn = ages - ages[0] if len(ages) else ages, np.asarray(left.value, np.float64), left.widened()
+    if len(since) > FINEST:
+        starts = np.linspace(0, len(since), FINEST, endpoint=False).astype(np.int64)
+        since = np.add.reduceat(since, starts) / np.diff([*starts, len(since)])
+        value, drawn = (_joined(one, starts) for one in (value, drawn))
+    if len(since) < 2:
+        return [HalfLife(math.nan, math.nan, math.nan, 0.0, 0.0, "no later tests")] * len(value)
+    values, times = (first_below(falling(one), 0.5, since) for one in (value, drawn))
     present, reached = (~np.isnan(times)).sum(0), np.isfinite(times).sum(0)
-    low, high = quantiles(times, (0.025, 0.975))
-    tested = _tested_later(r, lags)
-    return [
-        HalfLife(math.nan, math.nan, math.nan, 0.0, 0.0, "no later tests")
-        if not tested[m]
-        else HalfLife(math.nan, math.nan, math.nan, 0.0, float(since[-1]), "never above chance")
-        if np.isnan(values[m]) or present[m] < len(times) / 2
-        else HalfLife(float(values[m]), float(low[m]), float(high[m]), float(reached[m] / present[m]), float(since[-1]))
-        for m in range(len(r))
-    ]
+    low, high = quantiles(times, ENDS)
+    again = _comes_back(value, drawn)
+    found = []
+    for m, time in enumerate(values.tolist()):
+        why: Literal["", "never above chance", "no later tests", "comes back"] = ""
+        if not later[m]:
+            why = "no later tests"
+        elif math.isnan(time) or present[m] < len(times) / 2:
+            why = "never above chance"
+        elif again[m]:
+            why = "comes back"
+        tested = 0.0 if why == "no later tests" else float(since[-1])
+        if why:
+            found.append(HalfLife(math.nan, math.nan, math.nan, 0.0, tested, why))
+            continue
+        going_on = math.nan if math.isfinite(time) else _going_on(value[m], since)
+        share = float(reached[m] / present[m])
+        found.append(HalfLife(time, float(low[m]), float(high[m]), share, tested, "", going_on))
+    return found
 
 
-def _tested_later(r: Array, lags: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """r (M, T, T) → (M,) whether a model has a test at the base lag, the first of `lags`, and at a later one: a class
-    may have neither."""
-    there, base = ~np.isnan(r), int(lags[0])
-    first = np.diagonal(there, base, -2, -1)
-    pairs = [np.diagonal(there, k, -2, -1) for k in lags[1:].tolist()]
-    return np.any([(later & first[..., : later.shape[-1]]).any(-1) for later in pairs], axis=0)
+def _joined(values: Array, starts: Ints) -> Array:
+    """(..., K) → means of neighbours without NaN, from each of `starts` on."""
+    present = ~np.isnan(values)
+    count = np.add.reduceat(present.astype(np.float64), starts, -1)
+    total = np.add.reduceat(np.where(present, values, 0), starts, -1)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def _comes_back(value: Array, drawn: Array) -> npt.NDArray[np.bool_]:
+    """(L, K) and replicates (B, L, K) → (L,) whether models have half or less at some age, and at a later one more than
+    half beyond its interval."""
+    below = np.maximum.accumulate(np.nan_to_num(value, nan=np.inf) <= 0.5, -1)
+    above = quantiles(drawn, ENDS)[0] > 0.5
+    return np.asarray((below & above).any(-1))
+
+
+def _going_on(left: Array, since: Floats) -> float:
+    """The time at which half would be gone if the mean fall since the first test went on; NaN without a fall."""
+    known = ~np.isnan(left)
+    fall, spread = float((since * (1 - left))[known].sum()), float((since[known] ** 2).sum())
+    return 0.5 * spread / fall if fall > 0 else math.nan
 
 
 @dataclass(frozen=True)
@@ -182,53 +205,23 @@ def ages_shown(pairs: npt.NDArray[np.int64]) -> int:
     return int(enough[-1]) + 1 if len(enough) > 1 else len(pairs)
 
 
-def placed(r: Array, lags: npt.NDArray[np.int64], of_tests: bool = True) -> Array:
-    """r (..., T, T) accuracies → (..., J, A): on each test, of the models that were trained A `lags` before; or of each
-    model, on the tests so much later. NaN in all places of a test (a model) that lacks one. J: those that can have all
-    lags."""
-    reach = int(lags.max(initial=0))
-    own = np.arange(reach if of_tests else 0, r.shape[-1] - (0 if of_tests else reach))[:, None]
-    values = r[..., own - lags, own] if of_tests else r[..., own, own + lags]
-    return np.where(np.isnan(values).any(-1, keepdims=True), np.nan, values)
+def placed(pairs: Pairs, lags: Ints) -> tuple[bool, Ints]:
+    """Whether some step is tested by models of all these lags, and (J, A) these tests; else those of the models that
+    were tested at all of them."""
+    test = {key: m for m, key in enumerate(zip(pairs.model.tolist(), pairs.tested.tolist(), strict=True))}
+    for of_tests in (True, False):
+        own = sorted(set((pairs.tested if of_tests else pairs.model).tolist()))
+        rows = [[test.get((i - k, i) if of_tests else (i, i + k), -1) for k in lags.tolist()] for i in own]
+        whole = [row for row in rows if row and -1 not in row]
+        if whole:
+            break
+    return of_tests, np.array(whole, np.int64).reshape(len(whole), len(lags))
 
 
-def loss(r: Array, ages: Floats, base: int) -> Array:
-    """r (..., T, T), ages (T, T) → (...) accuracy lost per unit of age, with an own level for each test: `slope` with
-    the parts of models and tests exchanged. base: the lag of fresh models."""
-    turned, of_age = (np.swapaxes(one[..., ::-1, ::-1], -1, -2) for one in (r, ages))
-    return -slope(turned, of_age, base)
-
-
-def curves(
-    r: Array, drawn: Array, r_of: Array, drawn_of: Array, ages: Floats, lags: npt.NDArray[np.int64],
-    pairs: npt.NDArray[np.int64], layout: Layout,
-) -> list[Curve]:  # fmt: skip
-    """r (L, T, T), drawn (B, L, T, T), of classes r_of (L, C, T, T) and drawn_of (B, L, C, T, T), ages (T, T), lags and
-    pairs (K,) from the base lag on → L curves."""
-    shown = lags[: ages_shown(pairs)]
-    times = np.where(np.isnan(r[0]), np.nan, ages)
-    by_test = bool((~np.isnan(placed(times, shown))).all(-1).any())
-    accuracy, accuracy_of = (
-        band(mean(placed(exact, shown, by_test), -2), mean(placed(draws, shown, by_test), -2), layout)
-        for exact, draws in ((r, drawn), (r_of, drawn_of))
-    )
-    base = int(lags[0]) if len(lags) else r.shape[-1]
-    losses = band(loss(r, ages, base), loss(drawn, ages, base), layout)
-    times = placed(times, shown, by_test)
-    whole = np.flatnonzero(~np.isnan(times).any(-1))
-    times = times[whole] if len(whole) else np.full((1, len(shown)), np.nan)
-    tested = int(shown.max(initial=0)) + whole if by_test else whole[:0]
-    return [
-        Curve(
-            age=times.mean(0),
-            youngest=times.min(0),
-            oldest=times.max(0),
-            tested=tested,
-            models=0 if by_test else len(whole),
-            accuracy=accuracy[k].of_share(),
-            accuracy_of=accuracy_of[k].of_share(),
-            loss=losses[k],
-            pairs=int(pairs[1:].sum()),
-        )
-        for k in range(len(r))
-    ]
+def on_same(r: Array, places: Ints) -> Array:
+    """r (..., M), places (J, A) → (..., A) means over J; without a test or model that lacks one of the ages."""
+    values = r[..., places]
+    values = np.where(np.isnan(values).any(-1, keepdims=True), np.nan, values)
+    present = ~np.isnan(values)
+    count = present.sum(-2)
+    return np.where(count > 0, np.where(present, values, 0).sum(-2) / np.maximum(count, 1), np.nan)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from driftline.eval.protocol import stored_protocol
 from driftline.eval.rows import Run, groups
-from driftline.eval.scoring.bands import Array, Band, Floats, band, share
-from driftline.eval.scoring.cells import Resampling, arranged, draws_for, layout_of, weighted_sums
+from driftline.eval.scoring.bands import Array, Band, share
+from driftline.eval.scoring.sums import Resampling, drawn, draws_of, summed
 from driftline.stream_builder.stream import SPLITS, Stream
 
 MOST = 50  # slices; the rest becomes one
@@ -108,7 +108,7 @@ def slices(
     IncompatibleStream for another stream than that of the runs.
     """
     roles = stored_protocol(runs[0].about["protocol"]).roles
-    resampling = draws_for(runs, stream, resampling)
+    draws = draws_of(runs, resampling, stream)
     learners = groups(runs)
     tests = [[roles.decisive(run.rows) for run in group] for group in learners]
     rows = [row for group in tests for tested in group for row in tested]
@@ -116,42 +116,28 @@ def slices(
         return None
     sample = np.unique(np.concatenate([row.answers.sample for row in rows if row.answers is not None]))
     names, number = _numbered(column[sample])
-    size = len(names)
-    alike: dict[
-        bytes, list[tuple[int, int, Array, Array]]
-    ] = {}  # runs that are tested on the same samples share their draws
-    for a, group in enumerate(tests):
-        for s, tested in enumerate(group):
-            answers = [row.answers for row in tested if row.answers is not None]
-            positions = np.concatenate([one.sample for one in answers])
-            hits = np.concatenate([one.label == one.predicted for one in answers])
-            alike.setdefault(positions.tobytes(), []).append((a, s, positions, hits))
-    right, n = ([np.zeros((len(group), size)) for group in tests] for _ in range(2))
-    right_drawn, n_drawn = ([np.zeros((resampling.replicates, len(g), size)) for g in tests] for _ in range(2))
-    for members in alike.values():
-        positions, values = members[0][2], np.stack([np.ones(len(members[0][2])), *(hits for *_, hits in members)])
-        of = number[np.searchsorted(sample, positions)]
-        for v in range(size):
-            part = of == v
-            exact, drawn = values[:, part].sum(1), weighted_sums(resampling, positions[part], values[:, part])
-            for k, (a, s, *_) in enumerate(members, 1):
-                right[a][s, v], n[a][s, v] = exact[k], exact[0]
-                right_drawn[a][:, s, v], n_drawn[a][:, s, v] = drawn[:, k], drawn[:, 0]
     bands = []
-    for counts in zip(right, n, right_drawn, n_drawn, strict=True):
-        layout = layout_of(len(counts[0]), resampling.replicates)
-        of_draws = (arranged(layout, pair[1], pair[0]) for pair in (counts[::2], counts[1::2]))
-        points, draws = _accuracy_and_gap(*(exact.sum(0) for exact in counts[:2])), _accuracy_and_gap(*of_draws)
-        bands.append([band(points[k], draws[k], layout) for k in (0, 1)])
+    for group in tests:
+        answers = [[a for row in tested if (a := row.answers) is not None] for tested in group]
+        parts = [
+            [
+                (a, number[np.searchsorted(sample, a.sample)], (a.label == a.predicted, np.ones(len(a), bool)))
+                for a in of_seed
+            ]
+            for of_seed in answers
+        ]
+        of = summed(parts, (len(names),), draws)
+        found = drawn(_accuracy_and_gap, replace(of, clusters=of.present().sum(0)))
+        bands.append([found[name].band() for name in ("accuracy", "gap")])
     accuracy, gap = map(Band.stacked, zip(*bands, strict=True))
-    return Slices(names, np.bincount(number, minlength=size), accuracy, gap)
+    return Slices(names, np.bincount(number, minlength=len(names)), accuracy, gap)
 
 
-def _accuracy_and_gap(right: Floats, n: Floats) -> tuple[Floats, Floats]:
+def _accuracy_and_gap(right: Array, n: Array) -> dict[str, Array]:
     """(..., V) counts → accuracy on each slice, and minus that on all others; NaN of nothing."""
     rest_right, rest = right.sum(-1, keepdims=True) - right, n.sum(-1, keepdims=True) - n
     inside = share(right, n)
-    return inside, inside - share(rest_right, rest)
+    return {"accuracy": inside, "gap": inside - share(rest_right, rest)}
 
 
 def _numbered(values: Array) -> tuple[tuple[str, ...], npt.NDArray[np.int64]]:
@@ -172,7 +158,7 @@ def _numbered(values: Array) -> tuple[tuple[str, ...], npt.NDArray[np.int64]]:
     return tuple(shown), place[number]
 
 
-def _ranges(values: Floats) -> list[str]:
+def _ranges(values: Array) -> list[str]:
     """The range of each value: parts with about equally many values."""
     edges = np.unique(np.quantile(values, np.linspace(0, 1, PARTS + 1)))
     of = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)

@@ -15,9 +15,9 @@ from driftline.eval.outcomes import check_stream
 from driftline.eval.protocols.ocrr.score import scored
 from driftline.eval.rows import Answers as Outcomes
 from driftline.eval.rows import Row, Run
-from driftline.eval.scoring.cells import Resampling
 from driftline.eval.scoring.comparing import differences, ties_of
 from driftline.eval.scoring.decay import half_lives
+from driftline.eval.scoring.sums import Drawn, combined, draws_of
 from driftline.eval.scoring.timeline import record
 from driftline.stream_builder.builders.sampling import quotas
 from driftline.stream_builder.shifts.label_shift import LabelShift
@@ -29,14 +29,16 @@ def test_a_half_life_has_the_middle_95_percent_of_its_replicates() -> None:
     times = 0.5 + 0.5 * np.arange(1001) / 1000
     drawn = np.ones((1001, 1, 2, 2))
     drawn[:, 0, 0, 1] = 1 - 0.5 / times
-    (found,) = half_lives(drawn[500], drawn, (np.zeros(()), np.zeros(())), np.array([0.0, 1.0]), np.array([0, 1]), None)
-    assert (found.value, found.low, found.high) == pytest.approx((0.75, 0.5125, 0.9875), abs=1e-9)
+    left = drawn[:, :, 0]
+    of_one = Drawn(left[500], left, left[:1], np.zeros((0, 1, *left.shape[1:])), 10**9)
+    (found,) = half_lives(of_one, np.array([0.0, 1.0]), np.array([True]))
+    assert (found.value, found.low, found.high) == pytest.approx((0.75, 0.5125, 0.9875), abs=1e-6)
     assert found.reached == 1
 
 
 def test_p_of_a_difference_is_students_over_seeds_and_samples() -> None:
     """Three seeds on 40 samples: the variance over samples of the mean of the seeds, and that over seeds less what the
-    samples of single seeds add to it; two degrees of freedom."""
+    samples of single seeds add to it; degrees of freedom by Welch and Satterthwaite."""
     hits = np.random.default_rng(0).random((2, 3, 40)) < np.array([[0.9, 0.8, 0.6], [0.3, 0.5, 0.4]])[..., None]
     about = {"protocol": "clear-streaming", "settings": {}, "protocol_settings": {}, "steps": 2, "stream": {}}
     runs = []
@@ -50,14 +52,25 @@ def test_p_of_a_difference_is_students_over_seeds_and_samples() -> None:
     gap = hits[0].astype(float) - hits[1]  # (S, n)
     of_samples = np.var(gap.mean(0), ddof=1) / 40
     single = gap - gap.mean(0) - gap.mean(1, keepdims=True) + gap.mean()
-    of_seeds = np.var(gap.mean(1), ddof=1) / 3 - (single**2).sum() / (2 * 39 * 40) / 3
-    assert of_seeds > 0
+    of_seeds, of_single = np.var(gap.mean(1), ddof=1) / 3, (single**2).sum() / (2 * 39 * 40) / 3
+    assert of_seeds > of_single
+    known, differ = of_samples - of_single, int((np.abs(gap.sum(0)) > 0).sum())
+    freedom = (known + of_seeds) ** 2 / (known**2 / (differ - 1) + of_seeds**2 / 2)
     found = differences(runs, None)
     assert found is not None
-    error = np.sqrt(of_samples + of_seeds)
-    assert found.p[0, 1] == pytest.approx(2 * student.sf(gap.mean() / error, 2))
+    error = np.sqrt(known + of_seeds)
+    assert found.p[0, 1] == pytest.approx(2 * student.sf(gap.mean() / error, freedom), rel=0.2)
     half = (found.difference.high - found.difference.low)[0, 1] / 2
-    assert half == pytest.approx(student.ppf(0.975, 2) * error)
+    assert half == pytest.approx(student.ppf(0.975, freedom) * error, rel=0.05)
+
+
+def test_degrees_of_freedom_are_those_of_welch_and_satterthwaite() -> None:
+    """Of samples alone: clusters less one; of seeds alone: seeds less one; of two seeds nothing is subtracted."""
+    assert combined(np.array(0.2), np.array(0.0), np.array(0.0), 41, 3)[1] == pytest.approx(40)
+    assert combined(np.array(0.0), np.array(0.2), np.array(0.0), 41, 3)[1] == pytest.approx(2)
+    total, freedom = combined(np.array(0.3), np.array(0.5), np.array(0.1), 41, 3)
+    assert (total, freedom) == pytest.approx((0.7, 0.7**2 / (0.2**2 / 40 + 0.5**2 / 2)))
+    assert combined(np.array(0.3), np.array(0.5), np.array(0.1), 41, 2)[0] == pytest.approx(0.8)
 
 
 def test_no_two_learners_of_a_tie_differ() -> None:
@@ -120,8 +133,10 @@ def test_the_date_of_a_step_is_the_median_of_its_samples() -> None:
 
 
 def test_weights_of_a_replicate_have_mean_and_variance_one() -> None:
-    weights = Resampling(1000).weights(np.arange(300)).astype(float)
-    assert weights.mean() == pytest.approx(1, abs=0.01)
+    answers = Outcomes(np.arange(300), np.zeros(300, int), np.zeros(300, int))
+    weights = draws_of([Run({"stream": {}}, [Row("0", 300, 300, answers=answers)])]).weights.astype(float)
+    assert weights.shape == (1000, 300)
+    assert (weights.sum(1) == 300).all()
     assert weights.var() == pytest.approx(1, abs=0.02)
 
 

@@ -7,65 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import ttest_rel
 
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.release.drift import drift
-from driftline.eval.protocol import Score
 from driftline.eval.reporting.ageing import curves, facts_of, table
-from driftline.eval.rows import Row, Run
+from driftline.eval.rows import Answers, Row, Run
 from driftline.eval.scoring.ageing import ageing
-from driftline.eval.scoring.aggregate import _compare, summary
-from driftline.eval.scoring.cells import Resampling
-
-
-def _ps(scores: Any) -> list[float]:
-    """Every p that a table shows of scores (learners, seeds)."""
-    results: list[dict[str, Any]] = [
-        {
-            "learner": f"l{k}",
-            "seeds": list(range(len(values))),
-            "scores": {"s": {"mean": sum(values), "values": values}},
-        }
-        for k, values in enumerate(scores.tolist())
-    ]
-    _compare(results, Score("s", "score"))
-    return [p for result in results if (p := result["p_against_best_adjusted"]["s"]) is not None]
-
-
-@pytest.mark.parametrize("learners", [2, 5, 20])
-@pytest.mark.parametrize("seeds", [3, 5, 10])
-@pytest.mark.parametrize("noisy", [1.0, 20.0])
-def test_a_table_of_equal_learners_has_a_small_p_in_five_per_cent(learners: int, seeds: int, noisy: float) -> None:
-    """Seeds move all learners together; the last one is as noisy as the others, or far noisier."""
-    rng, tables = rng_for(0, "equal", str(learners), str(seeds)), 400
-    noise = rng.normal(size=(tables, learners, seeds)) + rng.normal(size=(tables, 1, seeds))
-    noise[:, -1] *= noisy
-    small = np.mean([min(_ps(table)) < 0.05 for table in noise])
-
-    assert small <= 0.05 + 1.645 * np.sqrt(0.05 * 0.95 / tables)
-
-
-def test_a_learner_that_is_far_worse_is_seen_among_twenty_with_ten_seeds() -> None:
-    rng = rng_for(0, "worse")
-    scores = rng.normal(size=(20, 20, 10))
-    scores[:, 0] -= 4.5
-
-    assert np.mean([min(_ps(table)) < 0.05 for table in scores]) >= 0.8
-
-
-def test_the_adjusted_p_is_that_of_two_libraries() -> None:
-    """Every pair by scipy, Holm by statsmodels, the best by the mean."""
-    from statsmodels.stats.multitest import multipletests
-
-    scores = rng_for(0, "by hand").normal(size=(6, 5)) + np.arange(6)[:, None]
-    pairs = [(i, j) for i in range(6) for j in range(i)]
-    adjusted = multipletests([ttest_rel(scores[i], scores[j]).pvalue for i, j in pairs], method="holm")[1]
-    best = int(scores.mean(1).argmax())
-
-    assert sorted(_ps(scores)) == pytest.approx(
-        sorted(p for p, pair in zip(adjusted, pairs, strict=True) if best in pair)
-    )
+from driftline.eval.scoring.aggregate import summary
+from driftline.eval.scoring.sums import Resampling
 
 
 def _buckets(turn: float, noise: Sequence[float], seed: int) -> tuple[Any, Any, Any, Any]:
@@ -123,8 +72,12 @@ def _runs(r: Any, years: Sequence[float]) -> list[Run]:
         "stream": {"name": "s", "sha256": "s"}, "stored_bytes": 0, "gradient_steps": 0, "steps": len(r),
         "timeline": {"names": [str(year) for year in years], "dates": [round(year * YEAR) for year in years]},
     }  # fmt: skip
-    cells = [(i, j) for i in range(len(r)) for j in range(len(r)) if not np.isnan(r[i, j])]
-    return [Run(about, [Row(str(j), 10_000, round(10_000 * r[i, j]), i, last_change=i) for i, j in cells])]
+    tests = []
+    for i, j in ((i, j) for i in range(len(r)) for j in range(len(r)) if not np.isnan(r[i, j])):
+        hits = np.arange(10_000) < round(10_000 * r[i, j])
+        answers = Answers(np.arange(10_000) + 10_000 * j, np.zeros(10_000, int), (~hits).astype(int))
+        tests.append(Row(str(j), 10_000, int(hits.sum()), i, last_change=i, answers=answers))
+    return [Run(about, tests)]
 
 
 def test_curves_by_age_are_flat_where_only_the_last_steps_are_harder() -> None:

@@ -14,8 +14,8 @@ from driftline.eval.outcomes import numbered
 from driftline.eval.protocols.clear.protocol import Iid
 from driftline.eval.rows import Answers, Row, Run
 from driftline.eval.run import evaluate
-from driftline.eval.scoring.cells import groups_of
 from driftline.eval.scoring.net import Control, Draw, Net, key_of, matrix_of, net_of, over_samples, pairs_of, years_of
+from driftline.eval.scoring.sums import groups_of
 from driftline.eval.scoring.timeline import record
 from driftline.eval.visits import permuted, visits_of
 from driftline.stream_builder.stream import Stream

@@ -139,13 +139,17 @@ def _models(learner: str) -> int:
 
 
 def _half_life(r: Floats, chance: Callable[[int, int], float], models: int) -> float | None:
-    """Years until the models that are tested so late have half of what they knew above chance; None: not reached."""
-    left, ages = [], []
+    """Years until the models that are tested so late have half of what they knew above chance, on a line that never
+    rises; None: not reached."""
+    from sklearn.isotonic import IsotonicRegression
+
+    left, ages = list[float](), []
     for k in range(4):
         pairs = [(i, i + k) for i in range(min(4 - k, models))]
         now = sum(r[i, j] - chance(i, j) for i, j in pairs)
         left.append(now / sum(r[i, i] - chance(i, i) for i, _ in pairs))
         ages.append(np.mean([AT[j] - AT[i] for i, j in pairs]))
+    left = IsotonicRegression(increasing=False).fit_transform(range(4), left).tolist()
     for k in range(1, 4):
         if left[k] <= 0.5:
             return float(ages[k - 1] + (ages[k] - ages[k - 1]) * (left[k - 1] - 0.5) / (left[k - 1] - left[k]))

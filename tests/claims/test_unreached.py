@@ -18,7 +18,7 @@ from driftline.eval.reporting.files.exports import scores_tex
 from driftline.eval.reporting.files.terminal import scores_text
 from driftline.eval.reporting.overview import Column, grid, ranks
 from driftline.eval.results import Results
-from driftline.eval.scoring.aggregate import _compare, _spread
+from driftline.eval.scoring.aggregate import _spread
 from driftline.eval.scoring.ranking import best, rank, ranked
 
 COST = REACHED[90]
@@ -64,13 +64,6 @@ class TestSomeSeedsNeverReachedIt:
         some, every = result("some", (0.9, None), HIGH), result("every", (0.2, 0.3), HIGH)
         assert best(HIGH, [some, every]) == [every]
         assert rank(HIGH, every) > rank(HIGH, some) > rank(HIGH, result("none", (None, None), HIGH))
-
-    def test_p_is_against_the_best_that_always_came(self) -> None:
-        """The lucky learner's seeds cannot be paired: with it as the best nothing would be tested."""
-        slow = result("slow", (170.0, 200.0, 190.0))
-        results = [result("lucky", PARTLY["lucky"]), result("best", PARTLY["never slow"]), slow]
-        _compare(results, COST)
-        assert [r["p_against_best_adjusted"][COST.name] is None for r in results] == [True, True, False]
 
     def test_a_front_of_costs_has_no_mean_over_some_seeds(self) -> None:
         results = [result(n, v, HIGH) | {"seconds": 1.0} for n, v in (("a", (0.9, None)), ("b", (0.5, 0.5)))]

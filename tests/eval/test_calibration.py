@@ -18,11 +18,11 @@ from driftline.eval.scoring.ageing import ageing
 from driftline.eval.scoring.calibration import (
     BINS,
     Calibration,
-    _calibration,
     bin_of,
     calibration,
 )
 from driftline.eval.scoring.comparing import compare
+from driftline.eval.scoring.sums import Resampling
 
 Floats = npt.NDArray[np.float64]
 ABOUT: dict[str, Any] = {
@@ -101,7 +101,7 @@ class TestMeasures:
         confidence, right = drawn(40, 0.2)
         many = answered(np.repeat(confidence, 5), np.repeat(right, 5))
         one, five = (
-            _calibration([Run(ABOUT, [row])], None, clusters)
+            calibration([Run(ABOUT, [row])], resampling=Resampling(groups=clusters))[0]
             for row, clusters in ((answered(confidence, right), None), (many, np.arange(200) // 5))
         )
         assert one is not None

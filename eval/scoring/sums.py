@@ -1,0 +1,290 @@
+"""Test results of one learner as sums over groups of clusters, and the interval of every function of them.
+
+A cluster is what one draw takes as a whole: the samples of one uploader or group of near copies; elsewhere each sample
+is its own. Clusters are joined at random into at most `GROUPS` groups, which keeps variances (to 4 %, simulated). A
+replicate draws as many groups as there are, with replacement; the same draws serve all learners, seeds and tests, so
+that differences between them are paired. What other seeds would change is not drawn, but added: see `Drawn`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from driftline.eval.outcomes import check_stream, groups_in
+from driftline.eval.rows import Answers, Run
+from driftline.eval.scoring.bands import Array, Band, Floats, Z, deviations, quantiles, student
+from driftline.stream_builder.stream import SPLITS, Stream
+
+GROUPS = 512
+SINGLES = 250  # replicates of single seeds
+SPARSE = 0.05  # of the numbers of a matrix: with fewer that are not 0, it is stored sparse
+AT_ONCE = 2**21  # numbers of the replicates that are computed at once
+FEWEST, MOST = 200, 2**27  # replicates, and numbers of all replicates of one quantity
+ENDS = (0.025, 0.975)
+Values = dict[str, Array]
+Function = Callable[..., Values]
+
+
+@dataclass(frozen=True)
+class Resampling:
+    """How test samples are drawn."""
+
+    replicates: int = 1000
+    """B"""
+    seed: int = 0
+    groups: Array | None = None
+    """cluster of each sample by position in the stream; None: each sample is its own"""
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Draws of test samples that all learners of some runs share."""
+
+    resampling: Resampling
+    place: npt.NDArray[np.int64]
+    """group of each cluster by its number; -1: no test has it"""
+    groups: int
+    """G"""
+
+    @property
+    def weights(self) -> npt.NDArray[np.float32]:
+        """(B, G) how often each group is drawn."""
+        return _weights(self.resampling.seed, self.resampling.replicates, self.groups)
+
+    def group_of(self, samples: Array) -> npt.NDArray[np.int64]:
+        """(N,) positions in the stream → their groups."""
+        clusters = self.resampling.groups
+        return self.place[samples if clusters is None else clusters[samples]]
+
+
+@lru_cache(8)
+def _weights(seed: int, replicates: int, groups: int) -> npt.NDArray[np.float32]:
+    chosen = np.random.default_rng([seed, 1]).integers(groups, size=(replicates, groups))
+    chosen += np.arange(replicates)[:, None] * groups
+    return np.bincount(chosen.ravel(), minlength=replicates * groups).reshape(replicates, groups).astype(np.float32)
+
+
+def groups_of(stream: Stream) -> Array | None:
+    """Cluster of each sample by position in the stream: its group of uploader and near copies; None: not known."""
+    splits = [step.splits[name] for step in stream.steps for name in SPLITS if name in step.splits]
+    groups = [split.group for split in splits if split.group is not None]
+    if len(groups) < len(splits):
+        return None
+    return np.asarray(np.unique(np.concatenate(groups), return_inverse=True)[1], np.int64)
+
+
+def clusters_of(runs: Sequence[Run], stream: Stream | None) -> Array | None:
+    """As `groups_of`; without the stream, as the records of the runs say it."""
+    return groups_in(runs) if stream is None else groups_of(stream)
+
+
+def draws_of(runs: Sequence[Run], resampling: Resampling | None = None, stream: Stream | None = None) -> Draws:
+    """The draws for runs of one stream. stream: gives the clusters if `resampling` is None. Raises IncompatibleStream
+    for another stream than that of the runs."""
+    if stream is not None:
+        check_stream(runs, stream)
+    resampling = resampling or Resampling(groups=clusters_of(runs, stream))
+    tested = {id(a.sample): a.sample for run in runs for row in run.rows if (a := row.answers) is not None}
+    samples = np.concatenate([np.zeros(0, np.int64), *tested.values()]).astype(np.int64)
+    clusters = samples if resampling.groups is None else resampling.groups[samples]
+    present = np.zeros(int(clusters.max(initial=-1)) + 1, bool)
+    present[clusters] = True
+    names = np.flatnonzero(present)
+    joined = np.arange(len(names))
+    if len(names) > GROUPS:
+        joined = np.random.default_rng([resampling.seed, 0]).permutation(joined) % GROUPS
+    place = np.full(len(present), -1, np.int64)
+    place[names] = joined
+    return Draws(resampling, place, max(1, min(GROUPS, len(names))))
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Of one learner. S seeds, G groups, Q quantities (right answers, samples, …) in cells of any shape."""
+
+    parts: tuple[tuple[Any, ...], ...]
+    """(Q, S) matrices (G, cells), arrays or sparse"""
+    shape: tuple[int, ...]
+    """of the cells"""
+    draws: Draws
+    clusters: Any
+    """groups that an interval is from, one number or for each part of it: with few, percentiles are too narrow"""
+
+    def present(self) -> npt.NDArray[np.bool_]:
+        """(G, *shape) whether a group has something of the last quantity in a cell."""
+        some = [(part != 0) for part in self.parts[-1]]
+        whole = sum(some[1:], some[0])
+        return np.asarray(whole if isinstance(whole, np.ndarray) else whole.toarray(), bool).reshape(-1, *self.shape)
+
+    @property
+    def seeds(self) -> int:
+        """S."""
+        return len(self.parts[0])
+
+    def total(self) -> Floats:
+        """(Q, S, *shape) of all groups."""
+        whole = [[np.asarray(part.sum(0), np.float64).reshape(self.shape) for part in of] for of in self.parts]
+        return np.stack([np.stack(of) for of in whole])
+
+    def weighted(self, weights: Array, seed: int | None = None) -> list[Array]:
+        """weights (B, G) → Q arrays (B, *shape), of one seed or all together."""
+        chosen = [of[seed] if seed is not None else sum(of[1:], of[0]) for of in self.parts]
+        return [np.asarray(weights.astype(part.dtype) @ part).reshape(-1, *self.shape) for part in chosen]
+
+
+def summed(
+    parts: Sequence[Sequence[tuple[Answers, Array, Sequence[Array]]]], shape: tuple[int, ...], draws: Draws,
+    clusters: Any = None,
+) -> Sums:  # fmt: skip
+    """The sums of values of single answers. parts: for each seed, and each part of its tests, the answers (N,), the
+    cell (N,) of each, a number below the product of `shape`, and Q values (N,). clusters: as in `Sums`; None: all
+    groups that have a sample."""
+    from scipy.sparse import coo_matrix
+
+    size, quantities = int(np.prod(shape)), len(parts[0][0][2])
+    matrices: list[list[Any]] = [[] for _ in range(quantities)]
+    group_of: dict[int, Array] = {}
+    there = np.zeros(draws.groups, bool)
+    for tests in parts:
+        for answers, *_ in tests:
+            if id(answers.sample) not in group_of:
+                group_of[id(answers.sample)] = draws.group_of(answers.sample)
+                there[group_of[id(answers.sample)]] = True
+        rows = np.concatenate([group_of[id(answers.sample)] for answers, *_ in tests])
+        cells = np.concatenate([cell for _, cell, _ in tests])
+        for q, of in enumerate(matrices):
+            values = np.concatenate([np.asarray(value[q]) for *_, value in tests])
+            values = values.astype(np.float64 if values.dtype.kind == "f" else np.float32)
+            some = values != 0
+            matrix = coo_matrix((values[some], (rows[some], cells[some])), (draws.groups, size)).tocsr()
+            of.append(matrix)
+    dense = [max(matrix.nnz for matrix in of) > SPARSE * draws.groups * size for of in matrices]
+    whole = tuple(
+        tuple(matrix.toarray() if full else matrix for matrix in of) for of, full in zip(matrices, dense, strict=True)
+    )
+    return Sums(whole, shape, draws, int(there.sum()) if clusters is None else clusters)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A value (...) and what it is with other test samples and other seeds.
+
+    Its variance has two parts: that over samples, drawn, and that over seeds, s² / S. The latter has in it what samples
+    of single seeds add, v / S, which the former has, too; it is counted once. Of two seeds it is counted twice: one
+    degree of freedom cannot separate them. Degrees of freedom: Welch-Satterthwaite over both parts.
+    """
+
+    value: Array
+    samples: Array
+    """(B, ...) with other samples and all seeds"""
+    seeds: Array
+    """(S, ...) of each seed alone"""
+    single: Array
+    """(k, S, ...) of each seed alone with other samples; of one seed k = 0"""
+    clusters: Any
+    """as in `Sums`"""
+
+    def variances(self, squares: Callable[[Array], Array] = lambda d: (d**2).sum(0)) -> tuple[Array, Array, Array]:
+        """The variance over samples, and of the mean over seeds s² / S and v / S. squares: (K, ...) deviations → sums
+        of their squares, or of those of their differences (`of_pairs`)."""
+        scale = self.clusters / np.maximum(self.clusters - 1, 1)
+        of_samples, count = squares(deviations(self.samples)) * scale, len(self.seeds)
+        if count == 1:
+            return of_samples, np.zeros_like(of_samples), np.zeros_like(of_samples)
+        apart = deviations(self.single)  # of each seed, over replicates
+        apart = (apart - apart.mean(1, keepdims=True)).reshape(-1, *apart.shape[2:])
+        return of_samples, squares(deviations(self.seeds)) / count, squares(apart) / ((count - 1) * count) * scale
+
+    def spread(self, squares: Callable[[Array], Array] = lambda d: (d**2).sum(0)) -> tuple[Array, Array]:
+        """The variance, and its degrees of freedom."""
+        return combined(*self.variances(squares), self.clusters, len(self.seeds))
+
+    def band(self) -> Band:
+        """95 % intervals: percentiles over samples, and what seeds add to each side; NaN where a value is not known."""
+        value, (of_samples, *of_seeds) = np.asarray(self.value, np.float64), self.variances()
+        freedom = combined(of_samples, *of_seeds, self.clusters, len(self.seeds))[1]
+        scale, ends = self.clusters / np.maximum(self.clusters - 1, 1), []
+        for side, end in zip((-1, 1), quantiles(self.samples, ENDS), strict=True):
+            of_side = scale * ((end - value) / Z) ** 2
+            total = combined(of_side, *of_seeds, self.clusters, len(self.seeds))[0]
+            ends.append(value + side * student(freedom + 1) * np.sqrt(total))
+        return Band(value, *(np.where(np.isnan(value), np.nan, end) for end in ends))
+
+    def symmetric(self) -> Band:
+        """95 % intervals of Student's t."""
+        total, freedom = self.spread()
+        half = student(freedom + 1) * np.sqrt(total)
+        return Band(self.value, self.value - half, self.value + half)
+
+    def widened(self) -> Array:
+        """(B, ...) replicates, as far from the value as few clusters and other seeds take them."""
+        plain = (deviations(self.samples) ** 2).sum(0)
+        total, freedom = self.spread()
+        factor = student(freedom + 1) / Z * np.sqrt(total / np.where(plain > 0, plain, np.inf))
+        return np.asarray(self.value + (self.samples - self.value) * factor)
+
+
+def combined(of_samples: Array, of_seeds: Array, of_single: Array, clusters: Any, seeds: int) -> tuple[Array, Array]:
+    """The variance of a mean over seeds from its parts (see `Drawn.variances`), and its degrees of freedom."""
+    if seeds > 2:
+        known, uncertain = np.maximum(0.0, of_samples - of_single), np.maximum(of_seeds, of_single)
+    else:
+        known, uncertain = of_samples, of_seeds
+    parts = known**2 / np.maximum(np.asarray(clusters) - 1, 1) + uncertain**2 / max(seeds - 1, 1)
+    total = known + uncertain
+    with np.errstate(divide="ignore", invalid="ignore"):
+        freedom = np.where(parts > 0, total**2 / parts, np.maximum(np.asarray(clusters) - 1, 1))
+    return total, freedom
+
+
+def of_pairs(values: Array) -> Array:
+    """(K, L) → (L, L) sums of squared differences."""
+    products = values.T @ values
+    squares = np.diag(products)
+    return np.maximum(0.0, squares[:, None] + squares[None, :] - 2 * products)
+
+
+def drawn(f: Function, of: Sums, each: bool = False) -> dict[str, Drawn]:
+    """What a function of the sums is, with other samples and seeds. f: Q arrays (..., *shape) → arrays (..., …) by
+    name; NaN where a draw has no sample of a test. each: the value is the mean of the function over seeds; else the
+    function of all seeds together."""
+    seeds, total = of.seeds, of.total()
+    weights = of.draws.weights[: max(FEWEST, MOST // max(1, total[0, 0].size))]
+    few = weights if each else weights[: max(2, min(SINGLES, len(weights)) // seeds)]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        exact = f(*np.concatenate([total.sum(1, keepdims=True), total], 1))
+        single = [_evaluated(f, of, few, s) for s in range(seeds)] if each or seeds > 1 else []
+        whole = {} if each else _evaluated(f, of, weights, None)
+    found = {}
+    for name, value in exact.items():
+        of_seeds = np.stack([one[name] for one in single], 1) if single else np.zeros((0, *value[1:].shape))
+        samples = of_seeds.mean(1) if each else whole[name]
+        found[name] = Drawn(value[1:].mean(0) if each else value[0], samples, value[1:], of_seeds, of.clusters)
+    return found
+
+
+def _evaluated(f: Function, of: Sums, weights: Array, seed: int | None) -> Mapping[str, Array]:
+    """f of all replicates, computed in blocks that fit into a cache."""
+    at_once = max(1, AT_ONCE // max(1, int(np.prod(of.shape))))
+    blocks = [f(*of.weighted(weights[low : low + at_once], seed)) for low in range(0, len(weights), at_once)]
+    return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+
+
+def bias(f: Function, of: Sums, name: str) -> Array:
+    """What chance adds to the mean over seeds of a function, by leaving out each group (jackknife)."""
+    without = 1 - np.eye(of.draws.groups, dtype=np.float32)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        whole = f(*of.total())[name]
+        more = [_evaluated(f, of, without, s)[name] - whole[s] for s in range(of.seeds)]
+    return np.asarray(np.nansum(np.mean(more, 0), 0) * (of.clusters - 1) / np.maximum(of.clusters, 1))
+
+
+def interval(f: Callable[..., Array], of: Sums) -> Band:
+    """The value of a function of the sums with its 95 % interval over test samples and seeds."""
+    return drawn(lambda *sums: {"": f(*sums)}, of)[""].band()
