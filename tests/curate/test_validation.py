@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
+from support.pages import chromium_browser
 from support.worlds import across_seeds, opaque, permuted, third_value
 
 from driftline.curate.core.errors import BadConfig, BadInput
@@ -132,6 +133,16 @@ class TestBatch:
         Reader().feed(page)
         assert names == ["labels=bus", "labels=car", "labels=x", "labels=none", "sensitive=yes", "sensitive=no"]
         assert "https:" not in page, "no script, style or font from another host"
+
+    def test_none_of_the_above_excludes_all_others(self) -> None:
+        """As in the paper's interface; both together would be a contradiction, and a lost vote."""
+        with chromium_browser() as browser:
+            page = browser.new_page()
+            page.set_content(question_page(CONCEPTS))
+            for tick, left in (("bus", ["bus"]), ("car", ["bus", "car"]), ("none", ["none"]), ("car", ["car"])):
+                page.check(f"input[value={tick}]")
+                ticked = page.eval_on_selector_all("input[name=labels]:checked", "boxes => boxes.map(b => b.value)")
+                assert ticked == left
 
     def test_a_concept_may_not_have_the_name_of_the_exclusive_checkbox(self, tmp_path: Path) -> None:
         with pytest.raises(BadConfig, match="named 'none'"):
