@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from driftline.eval.plotting.charts import Figure, Section, lines
 from driftline.eval.plotting.frames import SHADED
@@ -14,7 +15,7 @@ from driftline.eval.plotting.panels import panels
 from driftline.eval.plotting.strips import Strip, strips
 from driftline.eval.reporting import markup
 from driftline.eval.reporting.markup import Cell, render
-from driftline.eval.reporting.text import after, counted, ends, half_life_text, interval, one_of, points
+from driftline.eval.reporting.text import after, counted, ends, half_life_text, interval, one_of, points, seconds_text
 from driftline.eval.rows import Run
 from driftline.eval.scoring.ageing import Ageing, ageing
 from driftline.eval.scoring.bands import Band
@@ -23,6 +24,7 @@ from driftline.eval.scoring.sums import Resampling
 from driftline.stream_builder.stream import Stream
 
 PANELS = 24  # classes with a chart
+RETRAINED = 3  # learners with a table of how often to retrain
 UNKNOWN = "not known"
 CONTROLLED = "{}, if nothing aged"
 Part = Mapping[str, Any]  # one of `ranking.parts`; its results have `aged`, an `Ageing` or None
@@ -149,6 +151,23 @@ def never(part: Part) -> Figure | None:
         f"first period only, {newest['label']} learned up to {'the tested one' if lag == 0 else 'the one before'}."
     )
     return Figure("Never retrained", caption, lines(pairs, "test period", from_zero=False, dots=True, dates=dates))
+
+
+def retrain(part: Part) -> Markup | None:
+    """What a new model every 1, 2, 4 steps reaches, and what that costs, of the first learners; None if nobody learns
+    again."""
+    shown = [r for r in part["results"] if r.get("cadences") and not r.get("standing")][:RETRAINED]
+    if not shown:
+        return None
+    rows = []
+    for r in shown:
+        for one in r["cadences"]:
+            behind = Cell(*interval(one.behind)) if one.every > 1 else Cell("–")
+            cost = Cell(f"{one.trainings:.2g}", seconds_text(one.seconds))
+            rows.append([r["label"], f"{one.every}", Cell(*interval(one.accuracy)), behind, cost])
+    heads = ["learner", "new model every … steps", "accuracy", "behind every step", "trainings a step"]
+    note = "Accuracy in per cent, differences in points, on the same test samples, with 95 % intervals."
+    return Markup("<h3>How often to retrain</h3>") + markup.table(heads, rows) + render("soft", note)
 
 
 def placebo(part: Part) -> Figure | None:

@@ -36,7 +36,7 @@ from driftline.eval.reporting.text import (
 from driftline.eval.scoring import ranking
 from driftline.eval.scoring.ageing import Ageing
 from driftline.eval.scoring.bands import Band
-from driftline.eval.scoring.net import Net
+from driftline.eval.scoring.net import Net, holm_named
 from driftline.eval.scoring.ranking import bound, mean_of, rival
 
 LEAST = 30  # test samples: with fewer, an interval is 36 points wide or more
@@ -113,9 +113,12 @@ def _labelled(part: Part) -> dict[int, Result]:
 
 
 def _best_old(part: Part, old: Mapping[str, Any]) -> list[Result]:
-    """The group that is first when old and not told apart; the first alone, if nothing was tested."""
+    """The group that is first when old and not told apart, with what ageing is after Holm over it; the first alone, if
+    nothing was tested."""
     by_place = _labelled(part)
-    return [by_place[i] for i in (old["ties"][0] if old["ties"] else old["members"][:1])]
+    group = [by_place[i] for i in (old["ties"][0] if old["ties"] else old["members"][:1])]
+    nets = iter(holm_named([r["net"] for r in group if r.get("net") is not None]))
+    return [r if r.get("net") is None else {**r, "net": next(nets)} for r in group]
 
 
 def _aged(part: Part, old: Mapping[str, Any]) -> tuple[str, Markup]:
@@ -222,8 +225,8 @@ def _harder(part: Part) -> Markup | None:
     low, high = sorted(abs(float(end)) / 100 for end in (band.low, band.high))
     size = f"{points(abs(float(band.value)) / 100)} points ({ends(low, high)})"
     if float(band.value) < 0:
-        return Markup("Later test samples are {} easier for newly trained models.").format(size)
-    text = Markup("Later test samples are {} harder for newly trained models, too: retraining does not change that.")
+        return Markup("Test samples become easier for newly trained models: by {} a year.").format(size)
+    text = Markup("Test samples become harder for newly trained models, too: by {} a year, which retraining leaves.")
     return text.format(size)
 
 
@@ -397,8 +400,10 @@ def _may_not(part: Part, old: Mapping[str, Any] | None, lead: Lead | None) -> li
     if len(group) > 1:
         may_not.append(Markup("which of {} is best when old").format(_these(group)))
     lacking = [r for r in group if r.get("net") is None or r["net"].points_per_year is None]
-    if lacking:
+    if lacking and (lacking[0].get("net") is None or not lacking[0]["net"].wanted):
         may_not.append(Markup("that models age: no control was run ({})").format(CONTROL))
+    elif lacking:
+        may_not.append(Markup("that models age: {}").format(lacking[0]["net"].because))
     elif unknown := [r for r in group if r["net"].is_ == "not known"]:
         may_not.append(
             Markup("whether {} age: {}").format(listed([name_of(r) for r in unknown]), unknown[0]["net"].because)

@@ -64,7 +64,7 @@ def shown(
     full["answer"] = answer(full)
     full["first"] = page.first(full) or (ageing.curves(full) if aged else None) if results else None
     full["second"] = ageing.never(full) if aged else None
-    full["retrain"] = None
+    full["retrain"] = ageing.retrain(full) if aged else None
     full["placebo"] = ageing.placebo(full) if aged else None
     full["ageing_table"] = ageing.table(full) if aged else None
     full["seen_section"] = seen.section(full) if full.get("seen") and results else None

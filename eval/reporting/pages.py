@@ -48,10 +48,11 @@ def linked(documents: Documents) -> list[dict[str, Any]]:
         aged = d["ageing"]["results"] if d.get("ageing") else [None] * len(d["results"])
         sure = d["calibration"]["results"] if d.get("calibration") else [None] * len(d["results"])
         seen = (d["seen"]["results"] if d.get("seen") else None) or [None] * len(d["results"])
-        of_results = zip(d["results"], aged, sure, seen, labels(d["results"]), strict=True)
+        cadences = d.get("retrain_every") or [[]] * len(d["results"])
+        of_results = zip(d["results"], aged, sure, seen, cadences, labels(d["results"]), strict=True)
         results = [
-            {**r, "aged": age, "calibration": calibration, "seen": gap, "label": label}
-            for r, age, calibration, gap, label in of_results
+            {**r, "aged": age, "calibration": calibration, "seen": gap, "cadences": every, "label": label}
+            for r, age, calibration, gap, every, label in of_results
         ]
         stream = {**d["stream"], "page": stream_page(d["stream"])}
         full.append({**d, "stream": stream, "page": protocol_page(d["protocol"]), "results": results})

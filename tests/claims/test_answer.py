@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -43,7 +44,7 @@ def aged(fresh: float, loss: float, half: float = 0.02, models: int = 3, ages: i
 def net(value: float, half: float, is_: Any, draws: int = 20) -> Net:
     nothing = Loss(np.zeros(1), 0.0)
     return Net(is_, band(value, half), "because", draws, 20, np.array([2.0]), nothing, nothing, nothing, nothing,
-               np.zeros(draws))  # fmt: skip
+               np.zeros(draws), p=0.001)  # fmt: skip
 
 
 def result(name: str, mean: float, loss: float = 0.1, place: int = 0, **more: Any) -> dict[str, Any]:
@@ -99,6 +100,13 @@ def test_a_control_decides_the_headline(nets: Any, headline: str) -> None:
     assert of(part(*results, ties=[[0, 1]])).headline == headline
 
 
+def test_ageing_that_chance_makes_among_many_is_not_said() -> None:
+    """Holm over the learners that are named."""
+    results = [result(f"l{k}", 0.9, net=replace(net(3.0, 2.9, "ageing"), p=0.04)) for k in range(2)]
+    assert of(part(results[0])).headline.startswith("Models age")
+    assert of(part(*results, ties=[[0, 1]])).headline == "Whether models age is not known"
+
+
 def test_a_half_life_is_said_only_where_ageing_is_shown() -> None:
     half = "Half of what er knows"
     assert half in words(part(result("er", 0.9, net=net(3.0, 1.0, "ageing"))))
@@ -151,7 +159,7 @@ def test_what_is_never_retrained_stands_beside_newer_models_on_the_same_period()
 
 
 def test_harder_data_is_one_number_where_its_interval_leaves_zero_out() -> None:
-    says = "Later test samples are 6.0 points (4.0 to 8.0) harder for newly trained models, too"
+    says = "Test samples become harder for newly trained models, too: by 6.0 points (4.0 to 8.0) a year"
     assert says in words(part(result("er", 0.9), harder_data=band(6.0, 2.0)))
     assert "harder" not in words(part(result("er", 0.9), harder_data=band(1.0, 2.0)))
 

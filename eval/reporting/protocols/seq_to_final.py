@@ -9,6 +9,7 @@ import numpy as np
 from markupsafe import Markup
 
 from driftline.eval.plotting.charts import Figure, Picture, Section
+from driftline.eval.plotting.strips import Strip, strips
 from driftline.eval.protocol import Document
 from driftline.eval.protocols.seq_to_final import published
 from driftline.eval.reporting.markup import render, table
@@ -17,6 +18,7 @@ from driftline.eval.scoring.ranking import distinct, labels, protocol_settings
 
 NEAR = 0.02  # as good as the best, or as the oracle [paper, table 2]
 FAR = 0.04  # ours and the paper's differ by more: marked
+ENDS = ("baseline", "oracle")
 NAMED = ("fidelity", "budget", "epochs", "search")  # settings in every table's caption
 ORDER = (
     "baseline", "erm", "irm", "dro", "ft", "lp-ft", "i-ft", "d-ft", "st-1", "st-b", "sft", "sft-linear",
@@ -237,9 +239,26 @@ def _cell(ours: float | None, look: str, paper: float | None, of: str = "") -> M
     return render("method", f"{ours:.3f}".lstrip("0"), look, mark, theirs, of)
 
 
+def first(document: Document) -> Figure | None:
+    """Final accuracy of each method between that of the baseline and of the oracle; None without another method."""
+    means = {r["label"]: r["scores"]["final"] for r in document["results"]}
+    marks = {name: means[name]["mean"] for name in ENDS if name in means}
+    rows = {
+        name: Strip(values["values"], values["mean"], float("nan"), float("nan"))
+        for name, values in means.items() if name not in ENDS
+    }  # fmt: skip
+    if not rows:
+        return None
+    caption = (
+        "Accuracy on the last step, mean over seeds; grey: single seeds. The baseline trains on the last step alone, "
+        "the oracle on as many samples of it as all steps have together."
+    )
+    return Figure("Between baseline and oracle", caption, strips(rows, "final accuracy, per cent", marks, 100))
+
+
 class SeqToFinal(Page):
     """Of seq-to-final."""
 
     measures_title = "Accuracy on other steps, and how sure the differences are"
-    whole, note = staticmethod(whole), staticmethod(note)
+    whole, note, first = staticmethod(whole), staticmethod(note), staticmethod(first)
     varies, across = staticmethod(varies), staticmethod(across)
