@@ -17,7 +17,7 @@ import numpy as np
 from markupsafe import Markup
 
 from driftline.eval.protocol import Score, primary_of
-from driftline.eval.reporting.ageing import retrained
+from driftline.eval.reporting.ageing import retrained, together
 from driftline.eval.reporting.compared import of_part, scores_of_members
 from driftline.eval.reporting.markup import render
 from driftline.eval.reporting.protocols import Lead, page_of
@@ -143,29 +143,31 @@ def _aged(part: Part, old: Mapping[str, Any]) -> tuple[str, Markup]:
             )
         text = Markup("{} {} {}, which have also seen more data: how much of it is ageing is not known.{}")
         return "Older models are behind newer ones", text.format(who, "fall" if several else "falls", behind, why)
-    states = {net.is_ for net in nets}
-    net = _range([float(one.points_per_year.value) / 100 for one in nets], 1)
+    return _controlled(group, nets, time, who)
+
+
+def _controlled(group: Sequence[Result], nets: Sequence[Net], time: str, who: Markup) -> tuple[str, Markup]:
+    """The same with a control. time: the oldest age. who: the group's names."""
+    net = _range([float(one.points_per_year.value) / 100 for one in nets if one.points_per_year is not None], 1)
     of_control = f"net of a control in which nothing can age ({_draws(nets)})"
+    states = {one.is_ for one in nets}
     if states == {"ageing"}:
+        verb = "lose" if len(group) > 1 else "loses"
         text = Markup("{} {} {} points of accuracy a year by ageing, {}.")
-        return "Models age: older ones lose more than newer data explain", text.format(
-            who, "lose" if several else "loses", net, of_control
-        )
+        return "Models age: older ones lose more than newer data explain", text.format(who, verb, net, of_control)
+    text = Markup("{}: {} points a year are lost with age, {}.").format(who, net, of_control)
     if states == {"none"}:
-        text = Markup("{} {} {} points a year, {}: any ageing is below 1 point a year.")
-        return f"No measurable ageing in {time}", text.format(who, "lose" if several else "loses", net, of_control)
+        return f"No measurable ageing in {time}", text + Markup(" Any ageing is below 1 point a year.")
     ageing = [name_of(r) for r in group if r.get("net") is not None and r["net"].is_ == "ageing"]
-    headline = "Some of the best models age" if ageing else "Whether models age is not known"
-    text = Markup("{} {} {} points a year, {}.")
-    key = text.format(who, "lose" if several else "loses", net, of_control)
-    return headline, key + (Markup(" Ageing is shown for {}.").format(listed(ageing)) if ageing else "")
+    if not ageing:
+        return "Whether models age is not known", text + Markup(" That may be chance.")
+    return "Some of the best models age", text + Markup(" Ageing is shown for {}.").format(listed(ageing))
 
 
 def _these(results: Sequence[Result]) -> Markup:
     """A group that the key sentence has named."""
-    return (
-        Markup("these {} learners").format(len(results)) if len(results) > 2 else listed([name_of(r) for r in results])
-    )
+    many = Markup("these {} learners").format(len(results))
+    return many if len(results) > 2 else listed([name_of(r) for r in results])
 
 
 def _draws(nets: Sequence[Net]) -> str:
@@ -233,7 +235,8 @@ def _harder(part: Part) -> Markup | None:
 def _frozen(part: Part) -> Markup | None:
     """What never being retrained costs, on the last test period."""
     frozen = [r for r in part["results"] if r.get("aged") and _never(r)]
-    newest = [r for r in part["results"] if r.get("aged") and retrained(r["aged"]) and rival(r) and r["matrix"]]
+    shown = dict(together(part))
+    newest = [r for r in part["results"] if r["label"] in shown and rival(r) and r["matrix"]]
     if not frozen or not newest:
         return None
     levels = [np.array(r["matrix"], float)[0, -1] for r in frozen]
@@ -373,10 +376,12 @@ def _may(part: Part, old: Mapping[str, Any] | None, lead: Lead | None) -> list[M
         shown = [r for r in group if r.get("net") is not None and r["net"].is_ == "ageing"]
         none = [r for r in group if r.get("net") is not None and r["net"].is_ == "none"]
         if shown:
-            may.append(Markup("that {} age on this stream").format(listed([name_of(r) for r in shown])))
+            may.append(Markup("that models of {} age on this stream").format(listed([name_of(r) for r in shown])))
         if none:
             may.append(
-                Markup("that {} lose less than 1 point a year by age").format(listed([name_of(r) for r in none]))
+                Markup("that models of {} lose less than 1 point a year by age").format(
+                    listed([name_of(r) for r in none])
+                )
             )
         if not shown and not none and any(_above_zero(r["aged"].curve.loss) for r in group):
             may.append(Markup("that models up to {} old are behind retrained ones here").format(time))
@@ -406,7 +411,9 @@ def _may_not(part: Part, old: Mapping[str, Any] | None, lead: Lead | None) -> li
         may_not.append(Markup("that models age: {}").format(lacking[0]["net"].because))
     elif unknown := [r for r in group if r["net"].is_ == "not known"]:
         may_not.append(
-            Markup("whether {} age: {}").format(listed([name_of(r) for r in unknown]), unknown[0]["net"].because)
+            Markup("whether models of {} age: {}").format(
+                listed([name_of(r) for r in unknown]), unknown[0]["net"].because
+            )
         )
     if uploaders := part.get("uploaders"):
         why = "who are not known here: give --stream" if uploaders == "not known" else "of whom the stream says nothing"

@@ -16,13 +16,14 @@ from driftline.eval.plotting.charts import Section
 from driftline.eval.protocol import OF_LOGS, Document, primary_of
 from driftline.eval.reporting.markup import Cell, render, table
 from driftline.eval.reporting.report import document_of, write
-from driftline.eval.reporting.text import p_text
+from driftline.eval.reporting.text import ends, p_text, points
 from driftline.eval.rows import Run, groups
 from driftline.eval.scoring import ranking
-from driftline.eval.scoring.comparing import ALPHA, compare
+from driftline.eval.scoring.bands import Array, Band
+from driftline.eval.scoring.comparing import ALPHA, differences
 from driftline.eval.scoring.ranking import bound, labels, mean_of
-from driftline.eval.scoring.significance import LEAST_SEEDS
-from driftline.eval.scoring.sums import Resampling, clusters_of
+from driftline.eval.scoring.significance import LEAST_SEEDS, holm
+from driftline.eval.scoring.sums import clusters_of
 from driftline.stream_builder.stream import Stream
 
 NAMES = ("A", "B")
@@ -33,10 +34,10 @@ def two_runs(
 ) -> tuple[Path, list[dict[str, Any]]]:
     """Write the report of two folders of rows, A and B, into `out`; returns its first page and the differences. Raises
     as `documents_of_both`."""
-    documents, differences = documents_of_both(paths, streams)
-    opening = Section("differences", "What changed", _table(differences, paths))
+    documents, entries = documents_of_both(paths, streams)
+    opening = Section("differences", "What changed", _table(entries, paths))
     title = title or f"{paths[0].name} against {paths[1].name}"
-    return write(documents, out, title, streams=streams, opening=opening), differences
+    return write(documents, out, title, streams=streams, opening=opening), entries
 
 
 def documents_of_both(
@@ -61,15 +62,19 @@ def documents_of_both(
         raise BadConfig(problem, f"They have {have}.", way_out)
     by_digest = {stream.sha256: stream for stream in streams}
     documents: list[Document] = []
-    differences = []
+    entries = []
     for key in sorted(common):
         shared, left_out = _of_common_seeds([of[key] for of in grouped])
         shared = _of_common_tests(shared, paths)
-        runs = [_named(run, name) for name, of in zip(NAMES, shared, strict=True) for run in of]
-        document = document_of(runs, key, by_digest.get(key[0]), few=False)
-        documents.append(document | {"skipped": [], "unread": [text for _, wrong in sides for text in wrong]})
-        differences += _differences(runs, document, by_digest.get(key[0]), left_out)
-    return documents, differences
+        stream = by_digest.get(key[0])
+        both = [
+            document_of(runs, key, stream, few=False) | {"side": name, "skipped": [], "unread": unread}
+            for name, runs, (_, unread) in zip(NAMES, shared, sides, strict=True)
+        ]
+        documents += both
+        clusters = clusters_of([run for runs in shared for run in runs], stream)
+        entries += _differences(shared, both, clusters, left_out)
+    return documents, entries
 
 
 def _of_common_seeds(sides: Sequence[Sequence[Run]]) -> tuple[list[list[Run]], dict[str, list[int]]]:
@@ -98,79 +103,68 @@ def _of_common_tests(sides: list[list[Run]], paths: Sequence[Path]) -> list[list
     return [[replace(run, rows=[row for row in run.rows if row.tested_on in common]) for run in side] for side in sides]
 
 
-def _named(run: Run, name: str) -> Run:
-    """With the folder in the learner's name, as a setting."""
-    learner = run.about["learner"]
-    inside = f"{learner[:-1]},run={name})" if learner.endswith(")") else f"{learner}(run={name})"
-    about = {key: value for key, value in run.about.items() if key != "published"}
-    return replace(run, about=about | {"learner": inside})
-
-
 def _differences(
-    runs: Sequence[Run], document: Document, stream: Stream | None, left_out: Mapping[str, Sequence[int]]
-) -> list[dict[str, Any]]:
+    sides: Sequence[Sequence[Run]], documents: Sequence[Document], clusters: Array | None,
+    left_out: Mapping[str, Sequence[int]],
+) -> list[dict[str, Any]]:  # fmt: skip
     """One entry for each learner that is in A and B. left_out: of each, seeds that only one of them has."""
-    score, results, runs_of = primary_of(document), document["results"], groups(runs)
-    plain = [name.replace("(run=A)", "").replace(",run=A)", ")") for name in labels(results)]
-    at: dict[str, dict[str, int]] = {}
-    for i, result in enumerate(results):
-        side = NAMES[result["learner"].endswith("run=B)")]
-        name = plain[i].replace("(run=B)", "").replace(",run=B)", ")")
-        at.setdefault(name, {})[side] = i
-    pairs = {name: (sides["A"], sides["B"]) for name, sides in at.items() if len(sides) == len(NAMES)}
-    draws = Resampling(groups=clusters_of(runs, stream))
-    entries = []
-    for name, (a, b) in pairs.items():
-        tested = compare([*runs_of[b], *runs_of[a]], None, draws)
-        before, after = (mean_of(score, results[i]) for i in (a, b))
-        entry: dict[str, Any] = {"protocol": document["protocol"], "stream": document["stream"]["name"]}
-        entry |= {"learner": name, "score": score.name, "a": before, "b": after, "p": None}
-        entry["bound"] = bound(results[a])
-        own, other = (results[i]["settings"] for i in (a, b))
-        keys = [key for key in own | other if own.get(key) != other.get(key)]
-        entry["settings"] = {key: [own.get(key), other.get(key)] for key in keys}
-        entry["seeds"] = [list(results[i]["seeds"]) for i in (a, b)]
-        entry["left_out"] = list(left_out.get(name.partition(", ")[0], ()))
-        whole = all(ranking.rank(score, results[i])[0] == 1 for i in (a, b))  # else the means are of other seeds
-        entry["difference"] = after - before if whole and before is not None and after is not None else None
-        entry["interval"] = None
-        if tested is not None and whole:
-            ends = [float(tested.difference.low[0, 1]), float(tested.difference.high[0, 1])]
-            entry["interval"] = ends if np.isfinite(ends).all() else None
-            # The versions of a log are these trained models: no seed would make others.
-            p = (tested.p_outcomes if document["protocol"] == OF_LOGS else tested.p_score)[0, 1]
-            entry["p"] = float(p) if np.isfinite(p) else None
-        entries.append(entry)
-    rivals = [entry for entry in entries if entry["p"] is not None and not entry.pop("bound")]
-    highest = 0.0
-    for k, entry in enumerate(sorted(rivals, key=lambda e: float(e["p"]))):  # Holm [1979]
-        highest = max(highest, min(1.0, entry["p"] * (len(rivals) - k)))
-        entry["p"] = highest
+    named = [
+        dict(zip(labels(document["results"]), zip(document["results"], groups(runs), strict=True), strict=True))
+        for document, runs in zip(documents, sides, strict=True)
+    ]
+    about, score = documents[0], primary_of(documents[0])
+    entries, rivals = [], []
+    for name in (name for name in named[0] if name in named[1]):
+        (own, a), (other, b) = (of_side[name] for of_side in named)
+        before, after = mean_of(score, own), mean_of(score, other)
+        keys = [k for k in own["settings"] | other["settings"] if own["settings"].get(k) != other["settings"].get(k)]
+        whole = all(ranking.rank(score, one)[0] == 1 for one in (own, other))  # else the means are of other seeds
+        known = whole and before is not None and after is not None
+        tested = differences([b, a], clusters) if whole else None
+        ends = [float("nan")] * 2 if tested is None else [float(end[0, 1]) for end in _ends(tested.difference)]
+        # The versions of a log are these trained models: no seed would make others.
+        alone = tested is not None and about["protocol"] == OF_LOGS
+        p = np.nan if tested is None else (tested.p_outcomes if alone else tested.p)[0, 1]
+        entries.append({
+            "protocol": about["protocol"], "stream": about["stream"]["name"], "learner": name, "score": score.name,
+            "a": before, "b": after, "p": None if np.isnan(p) else float(p),
+            "settings": {key: [own["settings"].get(key), other["settings"].get(key)] for key in keys},
+            "seeds": [list(own["seeds"]), list(other["seeds"])],
+            "left_out": list(left_out.get(name.partition(", ")[0], ())), "uploaders": about.get("uploaders", ""),
+            "difference": after - before if known else None, "interval": ends if np.isfinite(ends).all() else None,
+        })  # fmt: skip
+        rivals += [entries[-1]] if entries[-1]["p"] is not None and not bound(own) else []
+    pairs = np.full((len(rivals) + 1,) * 2, np.nan)
+    pairs[0, 1:] = pairs[1:, 0] = [entry["p"] for entry in rivals]
+    for entry, adjusted in zip(rivals, holm(pairs)[0, 1:].tolist(), strict=True):
+        entry["p"] = adjusted
     return entries
 
 
-def _table(differences: Sequence[dict[str, Any]], paths: Sequence[Path]) -> str:
+def _ends(band: Band) -> tuple[Array, Array]:
+    return band.low, band.high
+
+
+def _table(entries: Sequence[dict[str, Any]], paths: Sequence[Path]) -> str:
     names = dict(zip(NAMES, paths, strict=True))
-    if not differences:
+    if not entries:
         return render("differences", "No learner is in both.", names, "", "")
-    clear = [e for e in differences if e["p"] is not None and e["p"] < ALPHA]
+    clear = [e for e in entries if e["p"] is not None and e["p"] < ALPHA]
     higher = sum(e["difference"] > 0 for e in clear)
-    tested = sum(e["p"] is not None for e in differences)
+    tested = sum(e["p"] is not None for e in entries)
     answer = (
-        f"Learners in both: {len(differences)}. B scores higher with {higher}, lower with {len(clear) - higher}; "
-        f"no significant difference (5 %, Holm): {tested - len(clear)}; not testable: {len(differences) - tested}."
+        f"Learners in both: {len(entries)}. B scores higher with {higher}, lower with {len(clear) - higher}; "
+        f"no significant difference (5 %, Holm): {tested - len(clear)}; not testable: {len(entries) - tested}."
     )
     causes = f" Not testable: no seed in both, fewer than {LEAST_SEEDS}, or rows without outcomes."
-    why = causes if tested < len(differences) else ""
+    why = causes * (tested < len(entries))
+    why += " Uploaders are not known: give --stream." * any(e["uploaders"] == "not known" for e in entries)
     rows = []
-    for e in differences:
-        ends = "" if e["interval"] is None else " to ".join(f"{100 * end:+.1f}" for end in e["interval"])
-        difference = Cell(_percent(e["difference"], "+").replace("-", "−"), ends.replace("-", "−"))
+    for e in entries:
+        difference = Cell(points(e["difference"], signed=True), "" if e["interval"] is None else ends(*e["interval"]))
         p = p_text(e["p"]).removeprefix("p = ").removeprefix("p ")
         result = f"{e['protocol']} on {e['stream']}"  # last: a phone shows the numbers
-        rows.append(
-            [Cell(e["learner"], what_differs(e)), *(_percent(e[side]) for side in ("a", "b")), difference, p, result]
-        )
+        rows.append([Cell(e["learner"], what_differs(e)), points(e["a"]), points(e["b"]), difference, p, result])
     heads = ("learner", "A", "B", "B minus A", "p", "result")
     note = "Primary score of each protocol, per cent; differences in points, with 95 % intervals over seeds and test "
     return render("differences", answer, names, table(heads, rows), f"{note}samples.{why}")
@@ -184,7 +178,3 @@ def what_differs(entry: Mapping[str, Any]) -> str:
     elif set(entry["seeds"][0]).isdisjoint(entry["seeds"][1]):
         parts.append("no seed in both")
     return "; ".join(parts)
-
-
-def _percent(value: float | None, sign: str = "") -> str:
-    return "–" if value is None else f"{100 * value:{sign}.1f}"

@@ -159,7 +159,8 @@ def untuned(result: Document, group: Iterable[Document]) -> str:
 
 
 def differing(document: Document) -> list[str]:
-    """For each group of `comparable`, the settings that distinguish it from the others; "" for a single group.
+    """For each group of `comparable`, the settings that distinguish it from the others, behind the document's `side`,
+    if it has one; "" for a single group.
 
     >>> scores = {"worst": {"mean": 0.5, "sd": 0.0, "values": [0.5]}}
     >>> names = ("oracle", "random_50")
@@ -170,7 +171,8 @@ def differing(document: Document) -> list[str]:
     settings = [protocol_settings(document, group[0]) for group in comparable(document)]
     every = {key: None for group in settings for key in group}
     keys = [key for key in every if any(s.get(key) != settings[0].get(key) for s in settings)]
-    return [", ".join(f"{key}={s[key]}" for key in keys if key in s) for s in settings]
+    side = [document["side"]] if "side" in document else []
+    return [", ".join([*side, *(f"{key}={s[key]}" for key in keys if key in s)]) for s in settings]
 
 
 def parts(document: Document) -> list[dict[str, Any]]:

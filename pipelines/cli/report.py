@@ -68,13 +68,18 @@ def compare(
         return
     out = guarded_out(out or Path("comparison"), "report")
     admit(plugins)
-    streams = [Stream.load(place) for place in stream or ()]
-    page, differences = two_runs([first, second], out, streams, title)
+    page, differences = two_runs([first, second], out, [Stream.load(place) for place in stream or ()], title)
     text = [", ".join(filter(None, (f"  {e['learner']}: {_shares(e)}", what_differs(e)))) for e in differences]
     show(
         as_json,
         {"out": str(out), "report": str(page), "differences": differences},
-        "\n".join([*text, *([] if streams else [NO_UPLOADERS]), f"report: {page}"]),
+        "\n".join(
+            [
+                *text,
+                *([NO_UPLOADERS] if any(e["uploaders"] == "not known" for e in differences) else []),
+                f"report: {page}",
+            ]
+        ),
     )
 
 
