@@ -156,7 +156,9 @@ def never(part: Part) -> Figure | None:
 def retrain(part: Part) -> Markup | None:
     """What a new model every 1, 2, 4 steps reaches, and what that costs, of the first learners; None if nobody learns
     again."""
-    shown = [r for r in part["results"] if r.get("cadences") and not r.get("standing")][:RETRAINED]
+    shown = [r for r in part["results"] if r.get("cadences") and not r.get("standing") and "same_as" not in r][
+        :RETRAINED
+    ]
     if not shown:
         return None
     rows = []
