@@ -38,8 +38,7 @@ def notes_of(log: Log, stated: Mapping[str, Version], cells: Cells, periods: Per
                      f"{_periods(waiting, periods)} not complete.")  # fmt: skip
     elif waiting:
         notes.append(f"Labels of the last {_periods(waiting, periods)} still to come: not compared with others.")
-    days = float(periods.borders[-1] - periods.borders[0]) / DAY
-    if days < SEASONS:
+    if one_season(periods):
         notes.append("The log spans less than two years: a season cannot be excluded.")
     if since := [name for name in log.versions if stated.get(name, Version(name)).trained_to is None]:
         names = ", ".join(since)
@@ -55,6 +54,11 @@ def notes_of(log: Log, stated: Mapping[str, Version], cells: Cells, periods: Per
     if (log.label_time == UNTIMED).any() and log.counts["labelled"] < len(log):
         notes.append("Labels have no times (label_time): how late they come is not known.")
     return [*notes, *_classes(log)]
+
+
+def one_season(periods: Periods) -> bool:
+    """Whether a log is too short to show that a season comes back."""
+    return float(periods.borders[-1] - periods.borders[0]) / DAY < SEASONS
 
 
 def _periods(n: int, periods: Periods) -> str:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from markupsafe import Markup
 
 from driftline.pipelines.cli.common import Json, command, option, show
 from driftline.pipelines.cli.out import guarded_out
@@ -71,7 +70,6 @@ def age(
     from driftline.eval.reporting.service_log.document import document
     from driftline.eval.reporting.service_log.page import write
     from driftline.eval.reporting.service_log.runs import write_runs
-    from driftline.eval.reporting.service_log.sentences import answer
     from driftline.eval.service_log.age import aged as aged_of
 
     if out is not None:
@@ -85,7 +83,7 @@ def age(
         until=until, cost_error=cost_error, cost_retrain=cost_retrain,
     )  # fmt: skip
     result = document(aged, alarm)
-    text = [*(str(Markup(one).striptags()) for one in answer(aged)), *aged.notes]
+    text = [f"{result['answer']['headline']}.", *result["answer"]["sentences"], *aged.notes]
     if out is not None:
         page = write(aged, out, alarm)
         result |= {"out": str(out), "page": str(page)}

@@ -7,12 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from markupsafe import Markup
 from support import log_worlds as worlds
 from support.log_worlds import aged, log_of
 
 from driftline.eval.reporting.service_log.ages import Ages
-from driftline.eval.reporting.service_log.sentences import answer
 from driftline.eval.service_log.causes import half_of
 
 LOGS = 100
@@ -20,7 +18,8 @@ World = Callable[[np.random.Generator], Ages]
 
 
 def said(ages: Ages) -> str:
-    return " ".join([*(str(Markup(one).striptags()) for one in answer(ages)), *ages.notes])
+    texts = ages.json()["answer"]
+    return " ".join([texts["headline"], *texts["sentences"], *ages.notes])
 
 
 def one(world: World, seed: int = 0) -> Ages:

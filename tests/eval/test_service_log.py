@@ -14,7 +14,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from markupsafe import Markup
 from scipy.stats import binomtest
 from support.console import driftline
 from support.helpers import drifting
@@ -24,7 +23,6 @@ import driftline as dl
 from driftline.curate.core.errors import DriftlineError
 from driftline.eval import outcomes
 from driftline.eval.protocols.served import Served
-from driftline.eval.reporting.service_log.sentences import answer
 from driftline.eval.rows import Row
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.ageing import ageing
@@ -59,9 +57,7 @@ def aged(rows: Rows, **more: Any) -> dict[str, Any]:
 
 def said(rows: Rows, **more: Any) -> str:
     """The sentences of the terminal."""
-    return " ".join(
-        str(Markup(one).striptags()) for one in answer(dl.age(pd.DataFrame(rows), versions=VERSIONS, **more))
-    )
+    return " ".join(dl.age(pd.DataFrame(rows), versions=VERSIONS, **more).json()["answer"]["sentences"])
 
 
 def test_the_worked_example_comes_out_to_the_last_digit() -> None:
@@ -255,6 +251,7 @@ def test_the_command_writes_a_page_and_exits_with_4_where_a_limit_is_crossed(tmp
     assert json.loads(done.stdout)["alarm"]["crossed"] is True
     page = (tmp_path / "page/index.html").read_text()
     assert "<strong>fell 3.6 points a month</strong> (2.6 to 4.7)" in page
+    assert "Older versions are behind newer ones in the same month: staleness" in page
     assert "<strong>10.0 points behind</strong> a newer one in the same month (6.7 to 13.3)" in page
     assert (
         "Each later point adds the mean change of those versions that were also tested at its age: 1 to 2 versions."

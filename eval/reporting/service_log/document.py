@@ -8,6 +8,7 @@ import numpy as np
 
 from driftline.eval.plain import plain
 from driftline.eval.reporting.service_log.alarm import alarm_of
+from driftline.eval.reporting.service_log.sentences import answer
 from driftline.eval.service_log.age import Aged
 from driftline.eval.service_log.forecast import Ahead
 from driftline.eval.service_log.periods import day_of
@@ -20,6 +21,7 @@ def document(aged: Aged, alarm: str | None = None) -> dict[str, Any]:
     retained = zip((curve.lags - curve.lags[0]).tolist(), curve.retained.tolist(), strict=True)
     parts = None if causes is None else {"harder": causes.harder, "older": causes.older}
     out = {
+        "answer": answer(aged).texts(),
         "cells": [_cell(aged, k) for k in np.flatnonzero(cells.usable).tolist()],
         "gaps": [_gap(aged, k) for k in np.flatnonzero(~cells.usable).tolist()],
         "period": aged.periods.unit,

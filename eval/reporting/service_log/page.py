@@ -26,18 +26,14 @@ CAUSES = {"harder": "the data got harder", "older": "the model is behind a newer
 def write(aged: Aged, out: Path, alarm: str | None = None) -> Path:
     """Write the page, and age.json beside it. out: a file that ends with .html, or a folder."""
     page = out if out.suffix == ".html" else out / "index.html"
+    screen = {"answer": answer(aged), "first": _by_time(aged), "retrain": "", "second": _by_age(aged)}
     html = environment().get_template("age.html.j2").render(
-        title=TITLE, up="", notice="", answer=answer(aged), notes=aged.notes, figures=figures(aged),
+        title=TITLE, up="", notice="", screen=screen, notes=aged.notes,
         sections=[_versions(aged), _why(aged), _all_cells(aged), _rows(aged)], inline=script(),
     )  # fmt: skip
     write_json(page.with_name("age.json"), document(aged, alarm))
     write_text(page, html)
     return page
-
-
-def figures(aged: Aged) -> list[Figure]:
-    """Accuracy by calendar time, and by age."""
-    return [one for one in (_by_time(aged), _by_age(aged)) if one is not None]
 
 
 def _by_time(aged: Aged) -> Figure:

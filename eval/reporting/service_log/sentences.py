@@ -1,5 +1,7 @@
-"""What a log says, in sentences made of numbers. Only what an older version is behind a newer one in the same period is
-staleness; else accuracy falls."""
+"""The first screen of a log: what can be concluded, and what cannot.
+
+Only what an older version is behind a newer one in the same period is staleness; else accuracy falls.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +9,26 @@ import math
 
 from markupsafe import Markup
 
+from driftline.eval.reporting.answer import Answer
 from driftline.eval.reporting.markup import render
 from driftline.eval.reporting.text import ends, points
 from driftline.eval.scoring.bands import Band
 from driftline.eval.service_log.age import Aged
+from driftline.eval.service_log.notes import one_season
 from driftline.eval.service_log.periods import day_of
 
-MOVED = 0.05  # share of the labels by which a mix of classes and groups differs noticeably
+Text = Markup | str
 
 
-def answer(aged: Aged) -> list[Markup | str]:
-    """The most important first."""
-    made = (_staleness(aged), _fall(aged), _mix(aged), _half_life(aged), _ahead(aged), aged.advice.because)
-    return [one for one in made if one]
+def answer(aged: Aged) -> Answer:
+    """Headline, key sentence, takeaways, and what follows."""
+    stale = aged.stale is not None and aged.stale.shown
+    made = [_staleness(aged), _fall(aged)] if stale else [_fall(aged), _staleness(aged)]
+    made += [_mix(aged), _half_life(aged), _ahead(aged), aged.advice.because]
+    sentences, may, may_not = (
+        tuple(Markup("{}").format(one) for one in of if one) for of in (made, _may(aged), _may_not(aged))
+    )
+    return Answer(_headline(aged), sentences, may, may_not)
 
 
 def span(band: Band) -> str:
@@ -33,46 +42,57 @@ def span(band: Band) -> str:
     return f"{points(float(band.value), signed=True)} ({low} to {high})"
 
 
-def _staleness(aged: Aged) -> Markup | str:
+def _headline(aged: Aged) -> str:
+    if aged.stale is not None and aged.stale.shown:
+        return f"Older versions are behind newer ones in the same {aged.periods.unit}: staleness"
+    if aged.cells.labels == "only":
+        return "Labels were chosen by confidence: accuracy of all rows is not known"
+    if math.isnan(aged.slope.low):
+        return "Whether accuracy falls is not known"
+    if not aged.slope.high < 0:
+        return "No fall is seen"
+    if aged.cells.moved and not aged.fixed_slope.high < 0:
+        return "Accuracy fell, but not at a constant mix of classes and groups"
+    return "Accuracy fell; an older model is not shown to be the cause"
+
+
+def _staleness(aged: Aged) -> Text:
     stale, unit = aged.stale, aged.periods.unit
     if stale is None:
         return ""
     if not stale.shown:
         return f"No staleness is shown: older versions were {span(stale.behind)} points behind in the same {unit}."
     size = render("strong", f"{points(float(stale.behind.value))} points behind")
-    text = "Staleness: older versions were {} a newer one in the same {} ({}), at the same mix of classes and groups."
+    text = "Older versions were {} a newer one in the same {} ({}), at the same mix of classes and groups."
     return Markup(text).format(size, unit, ends(float(stale.behind.low), float(stale.behind.high)))
 
 
-def _fall(aged: Aged) -> Markup | str:
+def _fall(aged: Aged) -> Text:
     slope, unit = aged.slope, aged.periods.unit
     if math.isnan(slope.value):
-        return "Each version was tested at one age only: whether accuracy falls with age is not known."
+        return "Each version was tested at one age only."
     if aged.cells.labels == "only":
-        return "Labels were chosen by confidence: whether accuracy of all rows falls is not known."
+        return "Some scores have no label: what is known of labelled rows is not known of others."
     if math.isnan(slope.low):
         return f"Accuracy changes by {points(float(slope.value), True)} points a {unit}: too few cells for an interval."
     if slope.low <= 0 <= slope.high:
         low, high = (points(float(end), signed=True) for end in (slope.low, slope.high))
-        return Markup("{} Accuracy changes by {} to {} points a {}.").format(
-            render("strong", "No fall is seen."), low, high, unit
-        )
-    falls = slope.value < 0
+        return f"Accuracy of a version changes by {low} to {high} points a {unit}."
     smaller, larger = sorted((abs(float(slope.low)), abs(float(slope.high))))
-    size = render("strong", f"{'fell' if falls else 'rose'} {points(abs(float(slope.value)))} points a {unit}")
-    return Markup("In this log accuracy of a version {} ({} to {}){}.").format(
-        size, points(smaller), points(larger), "" if aged.split else ", by its age or by other data"
+    size = f"{'fell' if slope.value < 0 else 'rose'} {points(abs(float(slope.value)))} points a {unit}"
+    return Markup("In this log accuracy of a version {} ({} to {}).").format(
+        render("strong", size), points(smaller), points(larger)
     )
 
 
-def _mix(aged: Aged) -> str:
-    if aged.cells.moved < MOVED or math.isnan(aged.fixed_slope.low) or aged.cells.labels:
+def _mix(aged: Aged) -> Text:
+    if not aged.cells.moved or math.isnan(aged.fixed_slope.low) or aged.cells.labels:
         return ""
     return (f"At a constant mix of classes and groups it changes by {span(aged.fixed_slope)} points a "
             f"{aged.periods.unit}; the mix moved by {100 * aged.cells.moved:.0f} %.")  # fmt: skip
 
 
-def _half_life(aged: Aged) -> str:
+def _half_life(aged: Aged) -> Text:
     half, unit = aged.half_life, aged.periods.unit
     if math.isnan(half.value):
         return ""
@@ -83,7 +103,7 @@ def _half_life(aged: Aged) -> str:
     return f"Half of its accuracy above chance was gone after {half.value:.1f} {unit}s ({half.low:.1f} to {high})."
 
 
-def _ahead(aged: Aged) -> Markup | str:
+def _ahead(aged: Aged) -> Text:
     if not aged.ahead:
         return "" if aged.cells.labels == "only" else "The cells are too few for a forecast."
     last = max(aged.ahead, key=lambda one: (one.period, one.version))
@@ -92,3 +112,25 @@ def _ahead(aged: Aged) -> Markup | str:
     beyond = ", extrapolated: no version was tested at this age" if last.extrapolated else ""
     name = aged.versions[last.version].name
     return Markup("{}, {} will be right in {} ({}){}.").format(where, name, value, extent, beyond)
+
+
+def _may(aged: Aged) -> list[Text]:
+    may = []
+    if aged.stale is not None and aged.stale.shown:
+        may.append(f"that older versions were worse than newer ones on data of the same {aged.periods.unit}")
+    if aged.slope.high < 0:
+        may.append("that accuracy fell in the time of this log")
+    return may or ["the accuracy of each cell of a version and a period, within its interval"]
+
+
+def _may_not(aged: Aged) -> list[Text]:
+    may_not = []
+    if aged.stale is None or not aged.stale.shown:
+        may_not.append(
+            "that a model grows old: harder data look the same, and no older version is shown behind a newer one"
+        )
+    if one_season(aged.periods):
+        may_not.append("that it goes on: under two years, a season cannot be excluded")
+    if aged.cells.labels == "only":
+        may_not.append("anything about rows without labels")
+    return [*may_not, "how a version would do at an age at which none was tested"]
