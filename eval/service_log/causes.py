@@ -118,7 +118,7 @@ def split(cells: Cells) -> tuple[Split | None, str]:
         weight[:, old] += (0, -1, -1)
     weight = weight[:, use] / len(of)
     values, halves = weight @ cells.fixed[use], 1.959964 * np.sqrt(weight**2 @ of_labels(cells)[use])
-    bands = [
+    harder, older, both = (
         Band(*map(np.array, (value, value - half, value + half))) for value, half in zip(values, halves, strict=True)
-    ]
-    return Split(*bands, len(of)), ""
+    )
+    return Split(harder, older, both, len(of)), ""

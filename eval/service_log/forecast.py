@@ -60,8 +60,8 @@ def forecast(cells: Cells, fit: Line, periods: int) -> list[Ahead]:
             value, weights = fit.at(version, age)
             of_cell = (np.array([period]), np.array([max(value * (1 - value), 0.0) / n]))
             half = float(fit.scatter.halves(weights[None], of_cell)[0])
-            ends = (min(max(end, 0.0), 1.0) for end in (value, value - half, value + half))
-            ahead.append(Ahead(version, period, age, *ends, age > longest))
+            value, low, high = (min(max(end, 0.0), 1.0) for end in (value, value - half, value + half))
+            ahead.append(Ahead(version, period, age, value, low, high, age > longest))
     return ahead
 
 

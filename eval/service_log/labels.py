@@ -61,7 +61,7 @@ def _late(delay: Any, age: Any, right: Bools) -> tuple[Late, Floats]:
         old = age >= np.median(age)
     counts = [np.bincount(delay[old & of], minlength=DELAYS) for of in (~right, right)]
     at_risk = [np.cumsum(of[::-1])[::-1] for of in counts]
-    both, events = sum(at_risk), sum(counts)
+    both, events = at_risk[0] + at_risk[1], counts[0] + counts[1]
     part = share(at_risk[0], both)
     excess = np.nansum(events * part) - counts[0].sum()
     spread = np.nansum(events * part * (1 - part) * (both - events) / np.maximum(both - 1, 1))

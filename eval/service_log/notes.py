@@ -75,8 +75,9 @@ def _classes(log: Log) -> list[str]:
         name = log.classes[int(count.argmax())]
         notes.append(f"Always answering {name} would be right in {100 * most:.1f} %, the model is in "
                      f"{100 * accuracy:.1f} %: look at the classes one by one.")  # fmt: skip
-    answered, labelled = (np.bincount(of + 1, minlength=len(log.classes) + 1)[1:] for of in (log.prediction, log.label))
-    names = [log.classes[c] for c in np.flatnonzero((answered > 0) & (labelled == 0)).tolist()]
+    answered, labelled = (np.zeros(len(log.classes) + 1, bool) for _ in range(2))  # the last one: `NONE`
+    answered[log.prediction], labelled[log.label] = True, True
+    names = [log.classes[c] for c in np.flatnonzero((answered & ~labelled)[:-1]).tolist()]
     more = [f"and {len(names) - NAMED} more"] if len(names) > NAMED else []
     if names:
         notes.append(f"Classes that were answered and are never a label: {', '.join(names[:NAMED] + more)}.")

@@ -176,11 +176,11 @@ def by_age(cells: Cells, fit: Line) -> Curve:
         np.add.at(weights, both, 1 / max(len(both), 1))
         np.add.at(weights, young, -1 / max(len(both), 1))
         count.append(len(both))
-        left.append(share(np.sum(accuracy[both] - cells.chance), np.sum(accuracy[young] - cells.chance)))
+        left.append([float((accuracy[of] - cells.chance).sum()) for of in (both, young)])
     value = np.where(np.array(count) > 0, table @ accuracy, math.nan)
     half = fit.scatter.halves(table)
     band = Band(value, value - half, value + half).of_share()
-    return Curve(lags, band, np.array(left, np.float64), np.array(count, np.int64))
+    return Curve(lags.astype(np.int64), band, share(*np.array(left).T), np.array(count, np.int64))
 
 
 def half_life(cells: Cells, curve: Curve, fit: Line, rng: np.random.Generator) -> Band:

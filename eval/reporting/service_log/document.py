@@ -19,7 +19,7 @@ def document(aged: Aged, alarm: str | None = None) -> dict[str, Any]:
     cells, curve, causes = aged.cells, aged.curve, aged.split
     half = [float(end) * aged.days_a_period for end in vars(aged.half_life).values()]
     retained = zip((curve.lags - curve.lags[0]).tolist(), curve.retained.tolist(), strict=True)
-    parts = None if causes is None else {"harder": causes.harder, "older": causes.older}
+    parts = {} if causes is None else {"harder": causes.harder, "older": causes.older}
     out = {
         "answer": answer(aged).texts(),
         "cells": [_cell(aged, k) for k in np.flatnonzero(cells.usable).tolist()],
@@ -33,8 +33,8 @@ def document(aged: Aged, alarm: str | None = None) -> dict[str, Any]:
         "retained": {str(lag): left for lag, left in retained if lag},
         "half_life_days": half[0],
         "half_life_interval_days": half[1:],
-        "split": parts and {name: band.value for name, band in parts.items()},
-        "split_intervals": parts and {name: (band.low, band.high) for name, band in parts.items()},
+        "split": {name: band.value for name, band in parts.items()} or None,
+        "split_intervals": {name: (band.low, band.high) for name, band in parts.items()} or None,
         "split_because": aged.split_because or None,
         "forecast": [_ahead(aged, one) for one in aged.ahead],
         "advice": {
