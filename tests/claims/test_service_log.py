@@ -187,8 +187,8 @@ def test_harder_data_and_better_versions_mislead_in_few_logs() -> None:
 def test_versions_that_age_are_found() -> None:
     found = rates(lambda rng: worlds.falling(rng, n=1600), falls=falls, stale=stale, advised=advised)
     assert found["falls"] >= 0.9
-    assert found["stale"] >= 0.9
-    assert found["advised"] >= 0.6
+    assert found["stale"] >= 0.8
+    assert found["advised"] >= 0.5
     assert rates(lambda rng: worlds.falling(rng, (0,)), falls=falls)["falls"] >= 0.9
 
 
