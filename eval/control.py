@@ -67,11 +67,11 @@ def controlled(
 
     learners, settings, out and more (`executor`, `stream_folder`, `preset`, `reuse`): as for `evaluate`. control: draws
     of the control, 0 for none; None: 20 for closed forms, if the stream has at least three dated steps and they take at
-    most a minute. equal_data: also what models lose that all learn the newest n samples, n the training samples of the
-    least step. log: tells the cost before."""
+    most a minute. Runs with several values of a setting of the protocol have none. equal_data: also what models lose
+    that all learn the newest n samples, n the training samples of the least step. log: tells the cost before."""
     if results["protocol"] not in PROTOCOLS or not results.runs:
         return results
-    if results.on is not None:
+    if results.on is not None and len({str(run.about["protocol_settings"]) for run in results.runs}) == 1:
         seeds = list(dict.fromkeys(run.about["seed"] for run in results.runs))
         place = None if out is None else Path(out)
         work = _Work(results.on, seeds, dict(settings or {}), place, list(results.runs), more)

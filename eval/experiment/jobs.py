@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -87,9 +88,26 @@ class Job:
         spec = self.spec or spec_of(self.name)
         return spec(**{**self.changed, **more})
 
+    def tried(self, **more: Any) -> Learner:
+        """The same with the first of the values that it chooses from."""
+        return self.learner(**{key: values[0] for key, values in self.tune.items()} | more)
+
     def recorded(self, learner: Learner) -> dict[str, Any]:
         """The settings of a learner as its rows have them."""
         return {key: value for key, value in learner.settings().items() if key not in self.replaced}
+
+
+def swept(protocol: AnyProtocol, settings: Settings) -> list[tuple[str, Settings]]:
+    """The settings with one value of each setting of the protocol that has a list of them, for each combination; before
+    it these values, as "policy=oracle"."""
+    name, kind, _ = protocol_named(protocol)
+    own = setting_names(kind)
+    many = {k: v for k, v in settings.items() if isinstance(v, list) and k.removeprefix(f"{name}.") in own}
+    if twice := [k for k, values in many.items() if len({*map(str, values)}) < max(len(values), 1)]:
+        problem = f"{twice[0]} has the values {many[twice[0]]}."
+        raise BadConfig(problem, "Expected at least one value, none twice.")
+    chosen = [dict(zip(many, values, strict=True)) for values in product(*many.values())]
+    return [(", ".join(f"{k}={v}" for k, v in one.items()), {**settings, **one}) for one in chosen]
 
 
 def jobs_of(

@@ -32,6 +32,8 @@ class LearnerSpec:
     """settings that came with the name"""
     instance: Learner | None = None
     """the learner itself, if the user gave an instance; it is used unless settings change it"""
+    by_name: bool = False
+    """whether the user gave a name, by which other processes make it, too"""
 
     @property
     def settings(self) -> list[str]:
@@ -67,7 +69,7 @@ def spec_of(learner: Any) -> LearnerSpec:
     class, BadConfig for settings that cannot be read or do not fit, and for anything else."""
     if isinstance(learner, str):
         name, with_name = parsed(learner)
-        spec = LearnerSpec(learner, _checked(LEARNERS.resolve(name)))
+        spec = LearnerSpec(learner, _checked(LEARNERS.resolve(name)), by_name=True)
         return replace(spec, with_name=spec.check(with_name))
     if not isinstance(learner, Learner) and not (isinstance(learner, type) and issubclass(learner, Learner)):
         if isinstance(learner, type) or not (hasattr(learner, "fit") and hasattr(learner, "predict")):

@@ -177,13 +177,6 @@ class NetworkLearner(Learner):
         """Every step's data, `epochs` times, weighted by the cost of an update and of a batch."""
         return (self.epochs * self.cost + self.batch_cost) * sum(sizes)
 
-    def operations(self, width: int, classes: int) -> float:
-        """Multiplications and additions per sample: one forward and two backward products; NaN for networks on
-        images."""
-        if self.net == "linear":
-            return 4.0 * width * classes
-        return 6.0 * self.hidden * (width + classes) if self.net == "mlp" else float("nan")
-
 
 @dataclass
 class NetLearner(NetworkLearner):

@@ -82,8 +82,8 @@ Settings = Annotated[
     how(
         "--set",
         metavar="KEY=VALUE",
-        help="A setting of the protocol and of all learners that have it; er.memory=500: of one. The manual's pages of "
-        "protocols and learners list them, and the shell completes them. Repeatable.",
+        help="A setting of the protocol and of all learners that have it, but in their names; er.memory=500: of one. "
+        "Several values of a protocol's setting (policy=oracle, policy=random_10) run one after the other. Repeatable.",
         autocompletion=_keys,
     ),
 ]
@@ -161,7 +161,6 @@ def evaluate(
     from driftline.eval.protocol import PROTOCOLS
     from driftline.eval.reporting.files.terminal import scores_text
     from driftline.eval.training import sgd_learner
-    from driftline.pipelines.config.loader import setting_of
     from driftline.stream_builder.stream import Stream
 
     guarded_out(out, "rows")
@@ -184,7 +183,7 @@ def evaluate(
         for spec in specs
         if "device" in spec.settings and "device" not in spec.with_name
     }
-    settings |= dict(setting_of(change) for change in sets or ())
+    settings |= _sets(sets or (), protocols)
     run_log = log_of(out / "log.jsonl", as_json)
     same = run_log, preset or "", reuse, control, equal_data
     work = _Work(numbers, settings, out, _grid(tune or ()), executor_of(engine, workers, best), *same)
@@ -226,7 +225,7 @@ class _Part:
     """those that have an effect here"""
     inapplicable: dict[str, Inapplicable]
     """the others, and why"""
-    planned: list[Workload]
+    planned: Workload | None
     because: str
     """why the protocol cannot run on this stream; "" if it can"""
 
@@ -253,14 +252,12 @@ class _Work:
         IncompatibleStream. Raises BadConfig for a wrong setting."""
         from driftline.eval.experiment.settings import Inapplicable
         from driftline.eval.run import plan
-        from driftline.stream_builder.stream import Stream
 
-        parts = [(Stream.load(folder), [seed]) for seed, folder in draws.items()] or [(stream, self.seeds)]
-        settings, planned, because = dict(self.settings), [], ""
+        settings, planned, because = dict(self.settings), None, ""
         inapplicable: dict[str, Inapplicable] = {}
         while True:
             try:
-                planned = [plan(on, name, learners, seeds, **self._common(settings)) for on, seeds in parts]
+                planned = plan(draws or stream, name, learners, self.seeds, **self._common(settings))
             except IncompatibleStream as error:
                 if single:
                     raise
@@ -283,38 +280,35 @@ class _Work:
         there is to do."""
         _check_used(self.settings, parts)
         for part in parts:
-            if not part.because:
-                self._announce(part)
+            if part.planned is not None:
+                self._announce(part.protocol, part.planned)
         return [self._document(part) for part in parts]
 
-    def _announce(self, part: _Part) -> None:
-        if without := part.planned[0].left_out:
-            self.run_log.say(without)
-        self.run_log.say(_estimate(part.protocol, part.planned, self.executor.workers))
-        if late := part.planned[0].label_time:
-            self.run_log.say(f"  {late}")
-        for learner, text in filter(all, part.planned[0].settings.items()):
+    def _announce(self, protocol: str, planned: Workload) -> None:
+        if planned.left_out:
+            self.run_log.say(planned.left_out)
+        self.run_log.say(_estimate(protocol, planned, self.executor.workers))
+        if planned.label_time:
+            self.run_log.say(f"  {planned.label_time}")
+        for learner, text in filter(all, planned.settings.items()):
             self.run_log.say(f"  {learner}: {text}")
-        for learner, code in part.planned[0].untold.items():
+        for learner, code in planned.untold.items():
             self.run_log.say(f"  {learner}: finished runs are not used again: {code} cannot be read as a file.")
 
     def _document(self, part: _Part) -> dict[str, Any]:
         from driftline.eval.control import controlled
         from driftline.eval.rows import keep_skipped
-        from driftline.eval.run import evaluate, evaluate_draws
+        from driftline.eval.run import evaluate
 
         name, stream = part.protocol, part.stream
-        if part.because:
+        if part.planned is None:
             about = {"name": stream.name, "sha256": stream.sha256}
             skipped = [{"learner": "all", "because": part.because}]
             keep_skipped(self.out, name, about, ["all"], skipped)
             return {"protocol": name, "stream": about, "results": [], "skipped": skipped}
-        with self.run_log.progress(name, sum(one.runs - one.finished for one in part.planned), "runs") as tick:
+        with self.run_log.progress(name, part.planned.runs - part.planned.finished, "runs") as tick:
             more: Any = self._common(part.settings) | {"progress": tick, "executor": self.executor}
-            if part.draws:
-                results = evaluate_draws(part.draws, name, part.learners, **more)
-            else:
-                results = evaluate(stream, name, part.learners, self.seeds, stream_folder=part.path, **more)
+            results = evaluate(part.draws or stream, name, part.learners, self.seeds, stream_folder=part.path, **more)
         more = {key: more[key] for key in ("settings", "out", "preset", "reuse", "executor")}
         more |= {"control": self.control, "equal_data": self.equal_data, "log": self.run_log}
         return controlled(results, part.learners, stream_folder=part.path, **more)
@@ -351,6 +345,30 @@ def _name(learner: str) -> str:
     return learner.partition("(")[0].strip()
 
 
+def _sets(changes: Sequence[str], protocols: Sequence[str]) -> dict[str, Any]:
+    """`KEY=VALUE` of --set → settings; a key with several values has a list of them. Raises BadConfig for one that is
+    given twice and is of no protocol."""
+    from driftline.eval.experiment.settings import setting_names
+    from driftline.eval.protocol import PROTOCOLS
+    from driftline.pipelines.config.loader import setting_of
+
+    given: dict[str, list[Any]] = {}
+    for key, value in map(setting_of, changes):
+        given.setdefault(key, []).append(value)
+    own = {
+        key
+        for name in protocols
+        for field in setting_names(PROTOCOLS.resolve(name))
+        for key in (field, f"{name}.{field}")
+    }
+    if several_of := [key for key, values in given.items() if len(values) > 1 and key not in own]:
+        key = several_of[0].rpartition(".")[2]
+        problem = f"--set {several_of[0]} is given {len(given[several_of[0]])} times."
+        way_out = f"Name learners with their own values: er({key}=…),er({key}=…)."
+        raise BadConfig(problem, "Expected it once; of a protocol's settings, several values run.", way_out)
+    return {key: values if len(values) > 1 else values[0] for key, values in given.items()}
+
+
 def _grid(tune: Sequence[str]) -> dict[str, list[Any]]:
     """`KEY=VALUE,VALUE` of --tune → candidates of each setting. Raises BadConfig."""
     from driftline.curate.core.settings import value_of
@@ -380,14 +398,13 @@ def _encoded(streams: Iterable[Stream], encoders: list[str], out: Path, device: 
     return folders
 
 
-def _estimate(name: str, parts: Sequence[Workload], workers: int) -> str:
+def _estimate(name: str, planned: Workload, workers: int) -> str:
     """How many runs are to do, and how long they take."""
-    runs, left = sum(part.runs for part in parts), sum(part.runs - part.finished for part in parts)
-    text = f"{name}: {left} of {runs} runs to do"
-    unknown = list(dict.fromkeys(learner for part in parts for learner in part.not_known))
+    left, unknown = planned.runs - planned.finished, planned.not_known
+    text = f"{name}: {left} of {planned.runs} runs to do"
     others = f" and {len(unknown) - NAMED} more" if len(unknown) > NAMED else ""
     of_unknown = f"time not known: {', '.join(unknown[:NAMED])}{others}" if unknown else ""
-    wall = sum(part.core_seconds for part in parts) / workers
+    wall = planned.core_seconds / workers
     duration = f"{wall / 3600:.1f} h" if wall > 5400 else f"{wall / 60:.0f} min" if wall > 90 else f"{wall:.0f} s"
     estimate = f"about {duration} of training on {workers} workers" if wall or not unknown else ""
     return ", ".join([text, "; ".join(filter(None, (estimate, of_unknown)))]) if left else text

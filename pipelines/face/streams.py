@@ -208,17 +208,11 @@ def evaluate(
     settings = {**of_device, **(settings or {})}
     folder = Path(stream) if isinstance(stream, str | Path) else None
     draws = run.draws_of(folder) if folder is not None and not (folder / "stream.json").is_file() else {}
-    total = len(chosen) * len(draws or numbers_of(seeds))
-    if out is not None:
-        of_plan: Any = (settings, Path(out), tune, preset, reuse)
-        parts: list[Any] = [(folder, [seed]) for seed, folder in draws.items()] or [(stream, numbers_of(seeds))]
-        total -= sum(run.plan(on, protocol, chosen, numbers, *of_plan).finished for on, numbers in parts)
+    of_plan: Any = (settings, None if out is None else Path(out), tune, preset, reuse)
+    planned = run.plan(draws or stream, protocol, chosen, numbers_of(seeds), *of_plan)
     log = RunLog()
-    with log.progress("evaluate", total, "runs") as more["progress"]:
-        if draws:
-            results = run.evaluate_draws(draws, protocol, chosen, settings, **more)
-        else:
-            results = run.evaluate(stream, protocol, chosen, seeds, settings, **more)
+    with log.progress("evaluate", planned.runs - planned.finished, "runs") as more["progress"]:
+        results = run.evaluate(draws or stream, protocol, chosen, seeds, settings, **more)
     asked: dict[str, Any] = {"control": control, "equal_data": equal_data, "log": log, "stream_folder": folder}
     asked |= {key: more[key] for key in ("preset", "reuse", "executor")}
     controlled(results, chosen, settings, out, **asked)

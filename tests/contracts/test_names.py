@@ -11,10 +11,11 @@ import pandas as pd
 import pytest
 from contracts.test_protocols import SMALL, pictures
 from contracts.test_settings import alternatives, stream
+from support.console import answer, inside
 from support.helpers import drifting
 
 from driftline.curate.core.errors import BadConfig
-from driftline.eval import run as run_module
+from driftline.eval.experiment import runs as run_module
 from driftline.eval.experiment.jobs import jobs_of, settings_text
 from driftline.eval.experiment.learner_spec import parsed
 from driftline.eval.experiment.settings import setting_names
@@ -92,3 +93,38 @@ def test_a_value_that_every_name_has_already_is_refused() -> None:
 def test_what_a_name_says_is_not_chosen(tmp_path: Path) -> None:
     found = evaluate(STREAM, "clear-iid", ["knn", "knn(k=3)"], [0], tune={"k": [1, 5]}, out=tmp_path)["results"]
     assert [result["settings"].get("tune") for result in found] == [{"k": [1, 5]}, None]
+
+
+SMALL_OCRR = {"every": 20, "held_out": 1, "scenario": "categorical"}
+
+
+def test_several_values_of_a_protocols_setting_run_one_after_the_other(tmp_path: Path) -> None:
+    policies = ["oracle", "random_10", "confident:0.5"]
+    together = evaluate(STREAM, "ocrr", ["knn", "nearest-mean"], [0], SMALL_OCRR | {"policy": policies}, tmp_path)
+    alone = [evaluate(STREAM, "ocrr", ["knn", "nearest-mean"], [0], SMALL_OCRR | {"policy": one}) for one in policies]
+    assert [r["settings"]["policy"] for r in together["results"]] == ["oracle"] * 2 + ["random_10"] * 2 + [policies[2]]
+    assert [r["scores"] for r in together["results"]] == [r["scores"] for one in alone for r in one["results"]]
+    ((learner, because),) = [tuple(entry.values()) for entry in together["skipped"]]
+    assert (learner, because.partition(". ")[0]) == (
+        "nearest-mean",
+        f"policy={policies[2]}: NearestMean has no confidence",
+    )
+    assert plan(STREAM, "ocrr", ["knn", "nearest-mean"], [0], SMALL_OCRR | {"policy": policies}, tmp_path).finished == 5
+
+
+@pytest.mark.parametrize("values", [[], ["oracle", "oracle"]])
+def test_values_of_a_sweep_are_different(values: list[str]) -> None:
+    with pytest.raises(BadConfig, match="policy has the values .*Expected at least one value, none twice"):
+        plan(STREAM, "ocrr", ["knn"], [0], {"policy": values})
+
+
+def test_a_key_that_is_given_twice_sweeps_or_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    STREAM.save("s")
+    more = [part for key, value in SMALL_OCRR.items() for part in ("--set", f"{key}={value}")]
+    ocrr = ["eval", "s", "--protocol", "ocrr", "--learners", "knn,online-linear(epochs=1)", "--out", "runs", *more]
+    found = answer(*ocrr, "--set", "policy=oracle", "--set", "policy=random_10", "--json")
+    assert [r["settings"]["policy"] for r in found["results"]] == ["oracle", "oracle", "random_10", "random_10"]
+    wrong = inside(*ocrr, "--set", "correct_lr=0.1", "--set", "correct_lr=0.2")
+    assert "--set correct_lr is given 2 times." in (said := " ".join(wrong.stderr.split()))
+    assert "Name learners with their own values: er(correct_lr=…),er(correct_lr=…)." in said

@@ -12,7 +12,7 @@ from contracts.test_protocols import SMALL, pictures
 from support.helpers import described, drifting, few_of, hinted
 
 from driftline.curate.core.errors import BadConfig
-from driftline.eval import run as run_module
+from driftline.eval.experiment import runs as run_module
 from driftline.eval.experiment.settings import setting_names
 from driftline.eval.learner import Learner
 from driftline.eval.learners import LEARNERS
@@ -24,7 +24,7 @@ OTHERS: dict[str, list[Any]] = {  # values to try in place of a default, in this
     "memory": [5, 12], "capacity": [7], "seed_rows": [5], "rounds": [2], "shrinkage": [0.9], "hidden": [16],
     "strength": [50.0], "weights": ["increasing"], "alpha": [0.2, 7.0], "damping": [1e-9, 10.0], "share": [0.2],
     "net": ["mlp"], "sees_final": ["yes", "no"], "resets": ["yes", "no"], "shared": ["head"],
-    "augment": ["none", "flip"],
+    "augment": ["none", "flip"], "history": ["each", "erm"], "final": ["fc", "all"],
 }  # fmt: skip
 WITH: dict[str, dict[str, Any]] = {  # setting → others beside which it has an effect
     "hidden": {"net": "mlp"}, "momentum": {"optimiser": "sgd"}, "alpha": {"memory": 12, "sampler": "uniform"},

@@ -11,7 +11,7 @@ from support.helpers import write_base
 
 from driftline.curate.core.errors import BadConfig
 from driftline.eval.reporting.report import results_of
-from driftline.eval.run import draws_of, evaluate_draws
+from driftline.eval.run import draws_of, evaluate
 from driftline.stream_builder.stream import Stream
 
 COMPOSE = ("stream", "compose", "--sequence", "C:L", "--sizes", "20,10,20", "--test-size", "20", "--no-oracle")
@@ -51,7 +51,7 @@ def test_all_draws_are_one_result_for_each_learner(made: Any) -> None:
     assert [(r["learner"], r["seeds"]) for r in document["results"]] == [
         ("nearest-mean", [0, 1, 2]), ("majority", [0, 1, 2])
     ]  # fmt: skip
-    alone = [evaluate_draws({seed: place}, "seq-to-final", ["nearest-mean"])
+    alone = [evaluate({seed: place}, "seq-to-final", ["nearest-mean"])
              for seed, place in draws_of(folder).items()]  # fmt: skip
     values = [one["results"][0]["scores"]["final"]["values"][0] for one in alone]
     assert document["results"][0]["scores"]["final"]["values"] == values
@@ -92,4 +92,4 @@ def test_streams_that_are_no_draws_are_refused(made: Any) -> None:
     place = draws_of(made[0])[0]
 
     with pytest.raises(BadConfig, match="not the draws of one stream"):
-        evaluate_draws({0: place, 1: place}, "seq-to-final", ["majority"])
+        evaluate({0: place, 1: place}, "seq-to-final", ["majority"])

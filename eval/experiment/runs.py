@@ -1,0 +1,214 @@
+"""One run after the other: found on disk, or begun, run by the protocol, and recorded."""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+import json
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from driftline.curate.core.atomic_io import locked
+from driftline.curate.core.files.digests import code_of
+from driftline.eval import outcomes
+from driftline.eval import rows as row_files
+from driftline.eval.checkpoint import Checkpoint
+from driftline.eval.engine import fused
+from driftline.eval.experiment.code import code_or_name
+from driftline.eval.experiment.jobs import Job, Setup
+from driftline.eval.experiment.tune import Choice, choose, started
+from driftline.eval.learner import Learner
+from driftline.eval.protocol import Protocol, Ran, Start, skip_reason
+from driftline.eval.reveals import label_time_note
+from driftline.eval.rows import Run, folder_name
+from driftline.eval.scoring import timeline, versions
+from driftline.eval.scoring.ranking import standing_of
+from driftline.eval.scoring.sums import groups_of
+from driftline.stream_builder.stream import Stream
+
+
+def about_stream(stream: Stream, seed: int | None) -> dict[str, str]:
+    """What a record says about its stream. A draw that is evaluated with its own seed is one of a family."""
+    about = {"name": stream.name, "sha256": stream.sha256}
+    family = stream.facts.get("family")
+    return about | ({"family": str(family)} if family and stream.facts.get("seed") == seed else {})
+
+
+Task = tuple[Path, Setup, list[Job]]  # runs for another process, and the folder of their stream
+
+
+def shares(protocol: Protocol, jobs: Sequence[Job], workers: int) -> list[list[Job]]:
+    """Jobs of one call of `run_many`: as many as it takes at once, spread evenly. A learner that was given as an
+    instance runs one seed after the other, so that it never shares a pass with itself."""
+    share = max(1, min(protocol.learners_per_pass, -(-len(jobs) // workers)))
+    parts: list[list[Job]] = []
+    for job in jobs:
+        alone = any(other.spec and other.spec.instance for other in (job, *(parts[-1][:1] if parts else ())))
+        if alone or not parts or len(parts[-1]) == share:
+            parts.append([])
+        parts[-1].append(job)
+    return parts
+
+
+def shared_runs(task: Task) -> tuple[dict[str, str], int]:
+    """Runs in a process of their own; row folders are written whole or not at all. Returns who failed, and why, and
+    how many runs were not found on disk."""
+    stream_folder, grid, jobs = task
+    failed: dict[str, str] = {}
+    done = 0
+    for job, run, found in runs_of(outcomes.numbered(Stream.load(stream_folder), grid.most_probable), grid, jobs):
+        if not isinstance(run, Run):
+            failed.setdefault(job.name, str(run))
+        done += not found
+    return failed, done
+
+
+def runs_of(stream: Stream, grid: Setup, jobs: Sequence[Job]) -> Iterator[tuple[Job, Run | Exception, bool]]:
+    """Each job's run, or why there is none, and whether it was found on disk. The protocol does the others. stream:
+    numbered."""
+    begun: list[tuple[Job, _Begun]] = []
+    stored = outcomes.Shared()
+    for job in jobs:
+        try:
+            run = _begin(stream, grid, job)
+        except Exception as error:
+            yield job, skip_reason(error), False
+            continue
+        if isinstance(run, _Stored):
+            loaded, _ = outcomes.load(run.folder, stored)  # a damaged one is no failure of its learner
+            other = loaded.about.get("code_of") != run.code_of
+            loaded = dataclasses.replace(loaded, about=loaded.about | {"other_code": True}) if other else loaded
+            yield job, loaded, True
+        else:
+            begun.append((job, run))
+    for i, ran in grid.protocol.run_many(stream, [run.start for _, run in begun]):
+        job, begun_run = begun[i]
+        try:
+            finished = ran if isinstance(ran, Exception) else _finish(stream, grid, begun_run, ran)
+        except Exception as error:
+            finished = skip_reason(error)
+        yield job, finished, False
+
+
+def place_of(stream: Stream, grid: Setup, job: Job, learner: Learner) -> tuple[dict[str, Any], Path | None]:
+    """A run's identity, and the folder of its rows, whose name ends with a digest of the identity; if any code will do,
+    that of a finished run that differs in nothing else."""
+    identity = {
+        "protocol": grid.name,
+        "protocol_settings": dataclasses.asdict(grid.protocol),
+        "learner": job.name,
+        "settings": job.recorded(learner) | ({"tune": dict(job.tune)} if job.tune else {}),
+        "seed": job.seed,
+        "stream": about_stream(stream, job.seed),
+        "steps": len(stream.steps),
+    }
+    same, identity = identity, identity | {"code_of": code_or_name(learner, grid.protocol)}
+    if grid.out is None:
+        return identity, None
+    folder, name = grid.out / folder_name(grid.name), row_files.stored_name(identity)
+    if grid.any_code:
+        wanted = json.loads(json.dumps(same))
+        for other in sorted(folder.glob(f"{glob.escape(name.rpartition('-')[0])}-*")):
+            record = row_files.record(other) if is_finished(other, grid) else {}
+            if all(record.get(key) == value for key, value in wanted.items()):
+                return identity, other
+    return identity, folder / name
+
+
+@dataclasses.dataclass(frozen=True)
+class _Stored:
+    """A run that is finished on disk."""
+
+    folder: Path
+    code_of: dict[str, str]
+    """the code that is here now; of the stored run if any code will do, it may be other code"""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Begun:
+    """A run that has begun."""
+
+    start: Start
+    identity: dict[str, Any]
+    origin: dict[str, str]
+    """where its settings come from that are no defaults"""
+    own_rules: bool
+    """whether the protocol has rules that the learner does not obey"""
+    folder: Path | None
+    """of its rows"""
+    choice: Choice | None
+    """settings that were chosen"""
+    clock: float
+    """process time when it began"""
+
+
+def _begin(stream: Stream, grid: Setup, job: Job) -> _Stored | _Begun:
+    """The folder of the stored run, or a learner that is ready to begin."""
+    learner, protocol = job.learner(), grid.protocol
+    identity, folder = place_of(stream, grid, job, learner)
+    if folder is not None and is_finished(folder, grid):
+        return _Stored(folder, identity["code_of"])
+    clock = time.process_time()
+    choice = choose(protocol, stream, grid.name, job.learner, job.tune, job.seed) if job.tune else None
+    if choice is not None:
+        learner = job.learner(**choice.settings)
+    start = started(protocol, stream, grid.name, learner, job.seed, grid.out and grid.out / "fits")
+    own_rules = grid.rules and not learner.obeys
+    save = None if folder is None else Checkpoint(folder / f"state{grid.most_probable or ''}.safetensors")
+    return _Begun(dataclasses.replace(start, save=save), identity, job.origin, own_rules, folder, choice, clock)
+
+
+def is_finished(folder: Path, grid: Setup) -> bool:
+    """Whether a run is stored that can be used again, with as many probabilities as are asked for: its code must be one
+    that can be told, unless any will do."""
+    if not (folder / "run.json").is_file():
+        return False
+    record = row_files.record(folder)
+    readable = grid.any_code or "untold" not in record.get("code_of", {})
+    return readable and record.get("probabilities", 0) >= grid.most_probable
+
+
+def _finish(stream: Stream, grid: Setup, run: _Begun, ran: Ran) -> Run:
+    """The run's record, stored if there is a folder."""
+    learner, protocol = ran.learner, grid.protocol
+    alone = protocol.learners_per_pass == 1  # else the clock ran for other learners, too
+    seconds = max([time.process_time() - run.clock if alone else 0.0, *(row.seconds for row in ran.rows)])
+    records = outcomes.table(ran.rows, groups_of(stream))
+    changes = row_files.last_changes(ran.rows, protocol.roles.step)
+    if learner.needs.future:  # it learned all steps before the first test
+        changes = dict.fromkeys(changes, len(stream.steps) - 1)
+    rows = [
+        row_files.changed(row, {"last_change": changes[row.learned_to]}) if row.learned_to in changes else row
+        for row in ran.rows
+    ]
+    about = run.identity | {"stored_bytes": learner.stored_bytes(), "gradient_steps": learner.gradient_steps}
+    about |= {"seconds": round(seconds, 3), "kernel": fused.kind(), "code": code_of(), "tests": row_files.tested(rows)}
+    notes = {
+        "published": stream.facts.get("published"),
+        "learner_facts": learner.metadata(),
+        "timeline": timeline.record(stream),
+        "release": versions.record(stream),
+        "label_time": label_time_note(grid.name, protocol.late_labels, stream),
+        "probabilities": grid.most_probable,
+        "settings_from": run.origin,
+        "rules": "own" if run.own_rules else "",
+    }
+    about["standing"] = standing_of(type(learner), type(protocol))
+    chosen = {} if run.choice is None else {"chosen": run.choice.settings, "selection": run.choice.record}
+    about |= {k: v for k, v in notes.items() if v} | protocol.facts(stream, learner, run.start.seed)
+    about |= dict(ran.facts) | chosen
+    folder = run.folder
+    if code_or_name(learner, protocol) != run.identity["code_of"]:
+        about["edited_while_running"] = True
+        folder = folder and folder.with_name(f"{folder.name}-edited")
+    if folder is not None:
+        with locked(folder):  # several processes end the run that they shared
+            if is_finished(folder, grid) and "edited_while_running" not in about:
+                return outcomes.load(folder)[0]
+            (folder / "run.json").unlink(missing_ok=True)  # the same run without probabilities
+            outcomes.write(folder / outcomes.FILE, records)
+            outcomes.write_probabilities(folder / outcomes.PROBABILITIES, rows)
+            row_files.save(folder, about, rows)
+    return Run(about, list(rows))
