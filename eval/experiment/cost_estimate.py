@@ -43,14 +43,17 @@ def core_seconds(
     for learner, seconds in past:
         alike.setdefault(_key(learner), []).append(seconds)
     sizes, known = protocol.training_sizes(stream), dict[str, float | None]()
+    estimates: list[float | None] = []
     for make in makers:
-        key = _key(learner := make())
-        if key not in known:
-            each = None if key in alike or sizes is None else step_seconds(stream, protocol, name, make)
-            known[key] = median(alike[key]) if key in alike else None
-            if each is not None and sizes is not None:
-                known[key] = each * learner.samples_trained(sizes)
-    return [known[_key(make())] for make in makers]
+        seconds = None
+        with suppress(Exception):  # a learner that cannot be created: the run says why
+            key = _key(learner := make())
+            if key not in known:
+                each = None if key in alike or sizes is None else step_seconds(stream, protocol, name, make)
+                known[key] = None if each is None else each * learner.samples_trained(sizes or ())
+            seconds = median(alike[key]) if key in alike else known[key]
+        estimates.append(seconds)
+    return estimates
 
 
 def step_seconds(stream: Stream, protocol: Protocol, name: str, make: Callable[..., Learner]) -> float | None:
