@@ -83,7 +83,7 @@ def stream_measure(
     of each split are used, and the output says so.
     """
     from driftline.eval.reporting.files.terminal import columns
-    from driftline.stream_builder.measures.shift_distance import measured
+    from driftline.stream_builder.measures.floors import measured
     from driftline.stream_builder.stream import Stream
 
     stream = Stream.load(path)
@@ -92,13 +92,17 @@ def stream_measure(
     values = {name: of_steps for name, of_steps in document.items() if isinstance(of_steps, list)}
     values |= {} if statistics is None else {"priors": statistics["priors"]}
     heads, dates = _with_dates(stream)
+    floors = document.get("floor", {})
+    shown = [(head, of) for pair in values.items() for head, of in (pair, ("floor", floors.get(pair[0]))) if of]
     rows = [
-        [*cells, *(f"{of_steps[i]:.3f}" if i < len(of_steps) else "–" for of_steps in values.values())]
+        [*cells, *(f"{of_steps[i]:.3f}" if i < len(of_steps) else "–" for _, of_steps in shown)]
         for i, cells in enumerate(dates)
     ]
-    lines = columns([[*heads, *values], *rows]) if values else []
+    lines = columns([[*heads, *(head for head, _ in shown)], *rows]) if values else []
     lines.append(f"From each step's training data to the test data of the last step, {stream.steps[-1].name}.")
     lines += [f"{name}: {unit}." for name, unit in UNITS.items() if name in values]
+    lines += [f"Floor of {name}: {why}." for name, why in document.get("floor_because", {}).items()]
+    lines += ["What is not above its floor is no drift."] * any(floors.values())
     if statistics is not None:
         blind = statistics["blind"]
         best = [[f"{s:,}", f"{100 * b:.1f}"] for s, b in zip(blind["shifts"], blind["best"], strict=True)]

@@ -148,7 +148,7 @@ def measure(
     fidelity: Literal["clean", "paper-code"] | None = None, exact: bool = False, seed: int = 0,
 ) -> dict[str, Any]:  # fmt: skip
     """How far each step is from the last one, as `driftline stream measure`."""
-    from driftline.stream_builder.measures.shift_distance import measured
+    from driftline.stream_builder.measures.floors import measured
     from driftline.stream_builder.stream import Stream
 
     opened = stream if isinstance(stream, Stream) else Stream.load(stream)

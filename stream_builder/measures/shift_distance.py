@@ -4,12 +4,14 @@
 variance, at most 100; exact optimal transport with squared Euclidean cost; square root. The covariate distance uses all
 samples; the conditional distance is the mean over labels, weighted by their frequency in the test data. Both are
 divided by the last step's own distance from training to test data. Other distances are not divided.
+
+Two random samples of one distribution have a distance, too: `driftline.stream_builder.measures.floors`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -25,7 +27,9 @@ from driftline.stream_builder.measures.label_correlation import correlation_of_s
 from driftline.stream_builder.splitting import shared_with_training
 from driftline.stream_builder.stream import Split, Stream
 
-Floats = npt.NDArray[np.float64]
+Floats, Labels = npt.NDArray[np.float64], npt.NDArray[np.int64]
+Fidelity = Literal["clean", "paper-code"]
+Distance = Callable[..., float]  # (n, d) and (m, d) points
 COMPONENTS, VARIANCE = 100, 0.95  # of the PCA, at most
 THREADS = 4  # each needs the memory of one transport
 MOST, FEWEST = 10_000, 500  # samples of a split: exact transport takes minutes beyond; fewer say little
@@ -35,36 +39,44 @@ RANK = 1e-6  # of the largest eigenvalue, what float32 cannot tell from 0
 DEFAULT_ITERATIONS = 100_000  # the solver's default, which gave the paper's covariate values
 
 
-def measure(stream: Stream, fidelity: Literal["clean", "paper-code"] | None = None) -> dict[str, Any]:
+def measure(stream: Stream, fidelity: Fidelity | None = None) -> dict[str, Any]:
     """{"covariate": [d(0, T) … d(T-1, T)], "conditional": […]}, each divided by d(T, T), from training to test data.
 
     fidelity: "paper-code" stops the solver where the reference did, before its optimum [spec, section 5]; None: the
     stream's own. Cost: O(n m) memory, and minutes beyond about 10,000 × 10,000 samples. Raises IncompatibleStream.
     """
-    fidelity = fidelity or stream.facts.get("fidelity", "clean")
-    distance = partial(wasserstein2, iterations=DEFAULT_ITERATIONS if fidelity == "paper-code" else ITERATIONS)
-    trains, test = _train_and_test(stream)
+    distance = transport(stream, fidelity)
+    trains, test = train_and_test(stream)
     points, target = project(trains, test, VARIANCE)
     with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1)) as pool:  # the solver runs without Python's lock
         covariate = list(pool.map(lambda p: distance(p, target), points))
-    labels, counts = np.unique(test.y, return_counts=True)
-    conditional = []
-    for p, train in zip(points, trains, strict=True):
-        total = 0.0
-        for label, n in zip(labels.tolist(), counts.tolist(), strict=True):
-            of_class = p[train.y == label]
-            if not len(of_class):
-                raise IncompatibleStream(
-                    f"A step of {stream.name!r} has no training sample of class {label}.",
-                    "Expected all classes in all steps.",
-                    "Use driftline stream measure --distance w2.",
-                )
-            total += n / len(test) * distance(of_class, target[test.y == label])
-        conditional.append(total)
+    for train in trains:
+        if len(lacking := np.setdiff1d(test.y, train.y)):
+            raise IncompatibleStream(
+                f"A step of {stream.name!r} has no training sample of class {lacking[0]}.",
+                "Expected all classes in all steps.",
+                "Use driftline stream measure --distance w2.",
+            )
+    conditional = [by_class(distance, p, train.y, target, test.y) for p, train in zip(points, trains, strict=True)]
     return {
         "covariate": [c / covariate[-1] for c in covariate[:-1]],
         "conditional": [c / conditional[-1] for c in conditional[:-1]],
     }
+
+
+def transport(stream: Stream, fidelity: Fidelity | None) -> Distance:
+    """Exact, or stopped where the reference stopped."""
+    stopped = (fidelity or stream.facts.get("fidelity", "clean")) == "paper-code"
+    return partial(wasserstein2, iterations=DEFAULT_ITERATIONS if stopped else ITERATIONS)
+
+
+def by_class(distance: Distance, a: Floats, y: Labels, b: Floats, z: Labels) -> float:
+    """Mean distance of the classes that both sides have, by their frequency on the second. a (n, d), y (n,)."""
+    labels, counts = np.unique(z[np.isin(z, y)], return_counts=True)
+    total, n = 0.0, int(counts.sum())
+    for label, count in zip(labels.tolist(), counts.tolist(), strict=True):
+        total += count / n * distance(a[y == label], b[z == label])
+    return total
 
 
 def distances(stream: Stream, names: Sequence[str], seed: int = 0) -> dict[str, list[float]]:
@@ -73,7 +85,7 @@ def distances(stream: Stream, names: Sequence[str], seed: int = 0) -> dict[str, 
     names: registered, or package.module:Name. Raises UnknownName, BadPlugin, IncompatibleStream, BadArray.
     """
     functions = {name: DISTANCES.resolve(name) for name in names}
-    trains, test = _train_and_test(stream)
+    trains, test = train_and_test(stream)
     points, target = project(trains, test, 1.0)
     for p in points:
         check_points(p, target)
@@ -95,12 +107,6 @@ def sharing(stream: Stream) -> str:
     )
 
 
-def drift(stream: Stream) -> list[float]:
-    """Sliced Wasserstein distance of each step's training data to the last step's test data, estimated on a few hundred
-    samples of each step and, for images, a grid of pixels. Raises IncompatibleStream."""
-    return distances(thinned(stream), ["sliced"])["sliced"]
-
-
 def thinned(stream: Stream, most: int = 300, edge: int = 16) -> Stream:
     """At most `most` evenly spaced samples of each split, as vectors; of images, about `edge` × `edge` pixels."""
 
@@ -109,7 +115,7 @@ def thinned(stream: Stream, most: int = 300, edge: int = 16) -> Stream:
         x = np.asarray(part.x)
         if x.ndim == 4:
             x = x[:, :: -(-x.shape[1] // edge), :: -(-x.shape[2] // edge)]
-        return Split(x.astype(np.float32).reshape(len(part), -1), part.y, part.ids)
+        return Split(x.astype(np.float32).reshape(len(part), -1), part.y, part.ids, group=part.group)
 
     steps = [replace(s, splits={name: thin(split) for name, split in s.splits.items()}) for s in stream.steps]
     return replace(stream, steps=steps, oracle=None)
@@ -127,7 +133,7 @@ def label_statistics(stream: Stream) -> dict[str, Any]:
     return {"priors": priors, **correlation_of_stream(stream)}
 
 
-def _train_and_test(stream: Stream) -> tuple[list[Split], Split]:
+def train_and_test(stream: Stream) -> tuple[list[Split], Split]:
     """Training splits of all steps and the last step's test split. Raises IncompatibleStream."""
     trains = [step["train"] for step in stream.steps]
     if len(trains) < 2:
@@ -153,7 +159,7 @@ def project(trains: Sequence[Split], test: Split, variance: float) -> tuple[list
 def affordable(stream: Stream) -> tuple[Stream, int | None]:
     """A stream whose distances take minutes and a gigabyte at most, and how many evenly spaced samples it keeps of each
     split; None: the stream is small enough, and is returned itself."""
-    trains, test = _train_and_test(stream)
+    trains, test = train_and_test(stream)
     width = int(np.prod(stream.x_shape))
     most = min(MOST, max(FEWEST, VALUES // (width * (len(trains) + 1))))
     if max(map(len, [*trains, test])) <= most:
@@ -187,21 +193,3 @@ def principal(x: npt.NDArray[np.float32], components: int, variance: float) -> t
     enough = min(enough, max(1, int((values > RANK * values[0]).sum())))  # beyond the rank, directions are noise
     lengths = np.sqrt(np.maximum(values[:enough], np.finfo(np.float64).tiny))
     return mean, (centred.T @ (vectors[:, :enough] / lengths).astype(np.float32)).astype(np.float64)
-
-
-def measured(
-    stream: Stream, names: Sequence[str], labels: bool, fidelity: Literal["clean", "paper-code"] | None, exact: bool,
-    seed: int,
-) -> dict[str, Any]:  # fmt: skip
-    """Distances by name, "paper" among them; `labels`: their statistics; `warning`, and how many samples of each split
-    of a large stream were used, unless exact."""
-    # The transport library imports torch, JAX and others if it may: 400 MB; only arrays are given to it.
-    for backend in ("PYTORCH", "JAX", "CUPY", "TENSORFLOW"):
-        os.environ.setdefault(f"POT_BACKEND_DISABLE_{backend}", "1")
-    used, sampled = (stream, None) if exact else affordable(stream)
-    document: dict[str, Any] = measure(used, fidelity=fidelity) if "paper" in names else {}
-    if others := [name for name in names if name != "paper"]:
-        document |= distances(used, others, seed=seed)
-    document |= {"labels": label_statistics(stream)} if labels else {}
-    document |= {"warning": note} if (note := sharing(stream)) else {}
-    return document | ({} if sampled is None else {"samples_of_each_split": sampled})
