@@ -10,7 +10,7 @@ from typing import Any
 
 from driftline.eval.plotting.charts import Section
 from driftline.eval.protocol import PROTOCOLS, Document, primary_of
-from driftline.eval.reporting.stream_page import facts, sections
+from driftline.eval.reporting.stream_page import page as page_of_stream
 from driftline.eval.reporting.text import value_text
 from driftline.eval.scoring import ranking
 from driftline.eval.scoring.ranking import comparable, differing, labels, mean_of, rival
@@ -113,5 +113,6 @@ def _stream(about: Mapping[str, Any], documents: Documents, streams: Mapping[str
             scored = {"by": score.label, "best": best["label"], "score": text, "learners": len(group)}
             shown = ", ".join(part for part in (d["protocol"], settings) if part)
             protocols.append({"protocol": shown, "page": d["page"], **scored})
-    properties = {"SHA-256": about["sha256"]} | ({} if stream is None else facts(stream))
-    return {"facts": properties, "sections": [] if stream is None else sections(stream), "protocols": protocols}
+    known = {"summary": "", "checks": [], "sections": [], "facts": {}} if stream is None else page_of_stream(stream)
+    known["facts"] = {"SHA-256": about["sha256"]} | known["facts"]
+    return known | {"protocols": protocols}

@@ -1,8 +1,9 @@
-"""The page of a stream: steps, drift, what labels alone predict, pictures."""
+"""The page of a stream: a summary, three checks, steps, drift, what labels alone predict, pictures."""
 
 from __future__ import annotations
 
 import io
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,55 +11,96 @@ from driftline.curate.core.errors import DriftlineError
 from driftline.eval.plotting.charts import Figure, Section, lines
 from driftline.eval.reporting.markup import Cell, render, table
 from driftline.eval.reporting.step_names import named_steps
+from driftline.eval.reporting.text import counted
+from driftline.eval.scoring.slices import end_of
+from driftline.stream_builder.measures.floors import Drift, drift
 from driftline.stream_builder.measures.label_correlation import autocorrelation, blind_curve_of, labels_in_order
-from driftline.stream_builder.measures.shift_distance import drift, sharing
+from driftline.stream_builder.measures.shift_distance import sharing
 from driftline.stream_builder.stream import Stream
 
 CLASSES, STEPS, THUMBNAIL = 30, 12, 56  # of pictures, at most; pixels
 
 
-def facts(stream: Stream) -> dict[str, str]:
-    """Properties of the whole stream."""
+class Check(NamedTuple):
+    """What a reader must know before the numbers."""
+
+    what: str
+    verdict: str
+    because: str
+
+
+def summary(stream: Stream) -> str:
+    """Steps, time, classes and samples in one line."""
+    days = [ends for step in stream.steps if (ends := step.days())]
+    splits = [split for step in stream.steps for split in step.splits.values()]
+    time = [f"{days[0][0]} to {days[-1][1]}"] if days else []
+    prior = [f"{len(stream.prior):,} unlabelled before the first"] if stream.prior is not None else []
     shape = " × ".join(map(str, stream.x_shape)) or "texts"
-    properties = {"steps": str(len(stream.steps)), "classes": str(len(stream.classes)), "shape of a sample": shape}
-    if stream.prior is not None:
-        properties["unlabelled, before the first step"] = f"{len(stream.prior):,}"
-    properties["shared uploaders"] = shared_text(stream)
-    plain = {
-        str(key).replace("_", " "): str(value)
-        for key, value in stream.facts.items()
-        if isinstance(value, str | int | float)
-    }
-    plain.pop("shared with training", None)
-    return properties | plain
+    steps, classes = counted(len(stream.steps), "step"), f"{len(stream.classes)} classes"
+    return ", ".join([steps, *time, classes, f"{sum(map(len, splits)):,} samples ({shape})", *prior]) + "."
 
 
-def shared_text(stream: Stream) -> str:
-    """The share of test samples that share an uploader with, or are near copies of, training samples."""
-    shared = stream.shared_with_training()
-    if shared is None:
-        return "not known: the source names no uploaders"
-    text = f"{shared:.1%} of the test samples share an uploader, or are near copies of, a training sample"
-    return text + (": tests in the same step are too easy" if shared else "")
+def facts(stream: Stream) -> dict[str, str]:
+    """What is recorded of the stream's origin."""
+    known = (str, int, float)
+    return {str(k).replace("_", " "): str(v) for k, v in stream.facts.items() if isinstance(v, known)}
 
 
-def sections(stream: Stream) -> list[Section]:
-    """The sections for which the stream has data."""
+def page(stream: Stream) -> dict[str, Any]:
+    """What the template of a stream's page shows of a stream that is at hand."""
+    found = _measured(stream)
     parts = [Section("steps", "Steps", _steps(stream))]
-    parts += [Section(f.title.split()[0].lower(), f.title, render("figure", f, "")) for f in figures(stream)]
-    return parts + ([part] if (part := _pictures(stream)) else [])
+    parts += [Section(f.title.split()[0].lower(), f.title, render("figure", f, "")) for f in _figures(stream, found)]
+    parts += [part] if (part := _pictures(stream)) else []
+    checks = [leakage(stream), contamination(stream), drifts(stream, found)]
+    return {"summary": summary(stream), "checks": checks, "sections": parts, "facts": facts(stream)}
 
 
 def figures(stream: Stream) -> list[Figure]:
     """The charts for which the stream has data."""
-    charts = []
-    for make in (_drift, _blind):
-        try:
-            chart = make(stream)
-        except DriftlineError:  # one step, no test split, texts: nothing can be measured
-            continue
-        charts += [chart] if chart else []
-    return charts
+    return _figures(stream, _measured(stream))
+
+
+def _figures(stream: Stream, found: Drift | None) -> list[Figure]:
+    charts = [] if found is None else [_drift(stream, found)]
+    try:
+        return charts + ([chart] if (chart := _blind(stream)) else [])
+    except DriftlineError:  # one sample
+        return charts
+
+
+def _measured(stream: Stream) -> Drift | None:
+    try:
+        return drift(stream) if stream.x_shape else None
+    except DriftlineError:  # one step, no test split
+        return None
+
+
+def leakage(stream: Stream) -> Check:
+    """Whether training and test share uploaders or near copies."""
+    shared = stream.shared_with_training()
+    if shared is None:
+        return Check("Leakage", "not known", "the source names no uploaders.")
+    if not shared:
+        return Check("Leakage", "none", "no uploader or near-duplicate is in both training and test data.")
+    text = f"{shared:.1%} of the test samples share an uploader or are near-duplicates: tests are too easy."
+    return Check("Leakage", "found", text)
+
+
+def contamination(stream: Stream) -> Check:
+    """Whether the encoder may have seen the tests."""
+    what, cutoff = "Encoder contamination", str(stream.facts.get("encoder_cutoff", "unknown"))
+    if len(stream.x_shape) != 1 and "encoder_cutoff" not in stream.facts:
+        return Check(what, "none", "samples are not encoded.")
+    times = [split.time for step in stream.steps if (split := step.splits.get("test")) is not None]
+    if (end := end_of(cutoff)) is None:
+        return Check(what, "not known", "until when the encoder was trained is not stated (--trained-until).")
+    dated = [time for time in times if time is not None]
+    if len(dated) < len(times) or not dated:
+        return Check(what, "not known", f"the encoder was trained until {cutoff}; test samples have no times.")
+    old = float(np.mean(np.concatenate(dated) < end))
+    text = f"the encoder was trained until {cutoff}; {old:.1%} of the test samples are not newer."
+    return Check(what, "possible" if old else "none", text)
 
 
 def _steps(stream: Stream) -> str:
@@ -75,18 +117,29 @@ def _steps(stream: Stream) -> str:
     return table(columns, rows, "plain")
 
 
-def _drift(stream: Stream) -> Figure | None:
-    if len(stream.steps) < 2 or not stream.x_shape:
-        return None
-    distances = drift(stream)
-    top = max(distances) or 1.0
-    shares = [distance / top for distance in distances]
-    series = {"to the last step's test data": (list(range(len(distances))), shares)}
+def drifts(stream: Stream, found: Drift | None) -> Check:
+    """Whether the first step is farther from the last tests than chance alone gives."""
+    if found is None:
+        return Check("Drift", "not known", "one step, no test samples, or texts.")
+    if found.floor is None:
+        return Check("Drift", "not known", f"the floor of chance is {found.because}.")
+    first, *_, last = named_steps(stream)
+    if found.values[0] <= found.floor[0]:
+        return Check("Drift", "not shown", f"step {first} is not farther from the last tests than chance alone gives.")
+    ratio = found.values[0] / found.values[-1]
+    return Check("Drift", "found", f"step {first} is {ratio:.1f} times as far from the last tests as step {last} is.")
+
+
+def _drift(stream: Stream, found: Drift) -> Figure:
+    along = list(range(len(found.values)))
+    series, bands = {"to the last step's tests": (along, found.values)}, {}
+    if found.floor is not None:
+        series |= {"floor of chance": (along, found.floor)}
+        bands = {"floor of chance": ([0.0] * len(along), found.floor)}
     dates: dict[float, str] = dict(enumerate(named_steps(stream)))
-    picture = lines(series, "step", y_name="distance", dates=dates)
-    caption = "Sliced Wasserstein distance in the space of the principal components, as a share of the largest."
-    caption = f"{caption} {sharing(stream)}".strip()
-    return Figure("Drift", caption, picture)
+    picture = lines(series, "step", y_name="distance", dates=dates, bands=bands, share=False)
+    caption = f"Sliced Wasserstein distance of each step's training data. Floor: {found.because}. {sharing(stream)}"
+    return Figure("Drift", caption.strip(), picture)
 
 
 def _blind(stream: Stream) -> Figure | None:

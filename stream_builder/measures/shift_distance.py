@@ -107,7 +107,7 @@ def sharing(stream: Stream) -> str:
     )
 
 
-def thinned(stream: Stream, most: int = 300, edge: int = 16) -> Stream:
+def thinned(stream: Stream, most: int, edge: int = 16) -> Stream:
     """At most `most` evenly spaced samples of each split, as vectors; of images, about `edge` × `edge` pixels."""
 
     def thin(split: Split) -> Split:

@@ -19,7 +19,7 @@ from driftline.eval import rows
 from driftline.eval.learners import LEARNERS as LEARNERS_BY_NAME
 from driftline.eval.reporting.pages import slug
 from driftline.eval.reporting.report import results_of, write
-from driftline.eval.reporting.stream_page import sections
+from driftline.eval.reporting.stream_page import page as page_of_stream
 from driftline.eval.rows import Run, digest
 from driftline.eval.run import evaluate
 from driftline.stream_builder.stream import Split, Step, Stream
@@ -320,5 +320,5 @@ def test_the_page_of_a_stream_has_the_dates_of_its_steps() -> None:
     stream = drifting(steps=3)
     late = [replace(s, splits={n: replace(p, time=p.time + 86_400 * s.index) for n, p in s.splits.items()})
             for s in stream.steps if all(p.time is not None for p in s.splits.values())]  # fmt: skip
-    (steps, *_) = sections(replace(stream, steps=late))
+    steps = page_of_stream(replace(stream, steps=late))["sections"][0]
     assert "<th scope='row'>2</th><td>1970-01-03</td><td>1970-01-03</td>" in steps.html

@@ -18,7 +18,7 @@ from driftline.curate.release import Release
 from driftline.curate.release.selection import split_groups
 from driftline.eval.protocols.clear.protocol import Iid
 from driftline.eval.reporting.protocols.clear import Iid as Page
-from driftline.eval.reporting.stream_page import facts
+from driftline.eval.reporting.stream_page import leakage
 from driftline.eval.run import evaluate
 from driftline.stream_builder.builders.arrays import from_arrays
 from driftline.stream_builder.builders.release import from_release
@@ -94,7 +94,7 @@ class TestRelease:
     def test_its_stream_shares_nothing_and_says_so(self, journey: Path, tmp_path: Path) -> None:
         stream = from_release(journey).save(tmp_path / "s")
         assert stream.facts["shared_with_training"] == 0
-        assert facts(stream)["shared uploaders"].startswith("0.0% of the test samples share an uploader")
+        assert leakage(stream).verdict == "none"
         assert in_time_order(timed_release(journey), period=3).shared_with_training() == 0
 
     def test_any_of_its_splits_can_be_chosen(self, journey: Path, tmp_path: Path) -> None:

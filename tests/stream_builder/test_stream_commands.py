@@ -20,6 +20,7 @@ from driftline.stream_builder.builders.shift_sequence import compose
 from driftline.stream_builder.builders.table import from_table
 from driftline.stream_builder.builders.time_order import in_time_order, timed_release
 from driftline.stream_builder.datasets import open_dataset
+from driftline.stream_builder.measures.floors import floors
 from driftline.stream_builder.measures.shift_distance import distances, label_statistics
 from driftline.stream_builder.stream import Stream
 
@@ -111,8 +112,10 @@ def test_measures_and_sizes_are_tables_with_dates_and_units(tmp_path: Path) -> N
     assert text[2].split() == [stream.steps[0].name, *(days[0] or ()), *sizes]
     values = distances(stream, ["sliced"])["sliced"]
     text = inside("stream", "measure", tmp_path / "s", "--distance", "sliced").stdout.splitlines()
-    assert text[0].split() == ["step", "from", "to", "sliced"]
-    assert text[3].split() == [stream.steps[2].name, *(days[2] or ()), f"{values[2]:.3f}"]
+    assert text[0].split() == ["step", "from", "to", "sliced", "floor"]
+    floor = floors(stream, ["sliced"])["floor"]["sliced"]
+    assert text[3].split() == [stream.steps[2].name, *(days[2] or ()), f"{values[2]:.3f}", f"{floor[2]:.3f}"]
+    assert "Floor of sliced: 95 % of 200 random divisions are below." in text
     assert "sliced: in units of the samples." in text
 
 
