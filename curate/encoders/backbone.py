@@ -86,7 +86,8 @@ def loaded(model: str, weights: str, make: Callable[..., Any], new: int = 0) -> 
         known = ", ".join(tag.partition(".")[2] for tag in tags)
         problem = f"There is no file {weights}, and timm has no such weights of {model}."
         raise MissingFile(problem, f"Expected a checkpoint (.pt, .pth or .safetensors), or one of: {known or 'none'}.")
-    copy = offline_copy(str(get_pretrained_cfg(name).hf_hub_id), ("model.safetensors", "pytorch_model.bin"))
+    config = get_pretrained_cfg(name)
+    copy = offline_copy(str(config and config.hf_hub_id), ("model.safetensors", "pytorch_model.bin"))
     try:
         return make(name, pretrained=True, pretrained_cfg_overlay={"file": copy} if copy else None)
     except (RuntimeError, OSError, ValueError) as error:

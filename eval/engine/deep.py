@@ -66,7 +66,7 @@ class Deep:
         check_model(name)
         with seeded(rng):
             make = partial(timm.create_model, num_classes=n_classes)
-            module = make(name) if weights in RANDOM else loaded(name, weights, make, new=2)
+            module: Any = make(name) if weights in RANDOM else loaded(name, weights, make, new=2)
             last = [tuple(p.shape) for p in module.parameters()][-2:]
             if len(last[0]) != 2 or last[0][0] != n_classes or last[1] != (n_classes,):
                 raise BadConfig(f"net is {name!r}.", "Expected a model that ends in one linear layer with a bias.")

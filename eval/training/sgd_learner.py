@@ -125,8 +125,8 @@ class NetworkLearner(Learner):
         elif self.net == "linear":
             self.head = Head.new(classes, width, self.rng, self.place, half)
         else:
-            more = {"weights": self.weights, "cosine": self.cosine}
-            self.head = Deep.new(self.net, classes, self.kinds, self.rng, self.place, half, **more)
+            place, weights = self.place, self.weights
+            self.head = Deep.new(self.net, classes, self.kinds, self.rng, place, half, weights, self.cosine)
 
     def inputs(self, x: Array) -> Array:
         """Inputs of the network: (N, D) float32, scaled, uint8 images as 0 … 1; for a network on images, the images

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -90,13 +90,13 @@ def opened(place: Path) -> tuple[Stream, str]:
     return from_release(release, "images:256"), sha256_file(release.path / "SHA256SUMS")
 
 
-def papers_encoder(preset: str, streams: Iterable[Stream], run_log: RunLog) -> list[str] | None:
+def papers_encoder(preset: str | None, streams: Collection[Stream], run_log: RunLog) -> list[str] | None:
     """The text encoder of a preset's paper, if it is on this machine and all streams hold texts; else its name."""
     from driftline.curate.encoders.weights import is_here
     from driftline.eval.experiment.presets import TEXT_ENCODERS
 
-    encoder = TEXT_ENCODERS.get(preset)
-    if encoder is None or any(stream.x_shape for stream in streams):
+    encoder = TEXT_ENCODERS.get(preset or "")
+    if encoder is None or not streams or any(stream.x_shape for stream in streams):
         return None
     if is_here(encoder.partition(":")[2], ("model.safetensors", "pytorch_model.bin")):
         run_log.say(f"preset {preset}: texts are encoded as in its paper, by {encoder}")
@@ -104,6 +104,21 @@ def papers_encoder(preset: str, streams: Iterable[Stream], run_log: RunLog) -> l
     ways = f"--encoder {encoder} downloads it, --encoder ngrams:2048 needs no model"
     run_log.say(f"preset {preset}: its paper's encoder of texts is not on this machine; {ways}")
     return None
+
+
+def encoded_all(streams: Iterable[Stream], encoders: list[str], out: Path, device: str, run_log: RunLog) -> list[Path]:
+    """Folders with each stream as vectors of each encoder."""
+    from driftline.curate.core.atomic_io import fingerprint
+
+    folders = []
+    for stream in streams:
+        for text in encoders:
+            name, equals, encoder = text.partition("=")
+            encoder = encoder if equals else text
+            folder = out / "encoders" / fingerprint([stream.sha256, encoder])[:16]
+            encoded_at(stream, stream.sha256, name, encoder, folder, device, run_log=run_log, cache=True)
+            folders.append(folder)
+    return folders
 
 
 def encoded_at(

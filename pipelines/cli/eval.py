@@ -25,6 +25,7 @@ from driftline.pipelines.cli.common import (
     several,
     show,
 )
+from driftline.pipelines.cli.encoding import encoded_all, papers_encoder
 from driftline.pipelines.cli.listing import named
 from driftline.pipelines.cli.out import guarded_out
 
@@ -188,16 +189,13 @@ def evaluate(
     same = run_log, preset or "", reuse, control, equal_data
     work = _Work(numbers, settings, out, _grid(tune or ()), executor_of(engine, workers, best), *same)
     tasks = [(path, chosen) for path in paths]
-    if encoders is None and preset and streams:
-        from driftline.pipelines.cli.encoding import papers_encoder
-
-        encoders = papers_encoder(preset, streams.values(), run_log)
+    encoders = encoders or papers_encoder(preset, streams.values(), run_log)
     if encoders is not None and draws:
         raise BadConfig(f"--encoder is given and {next(iter(draws))} has draws.", "Expected single streams.")
     if encoders is not None:
         readers = [name for name in chosen if kinds[_name(name)].needs.texts]
         others = [name for name in chosen if name not in readers]
-        encoded = _encoded(streams.values(), several(encoders), out, device, run_log) if others else []
+        encoded = encoded_all(streams.values(), several(encoders), out, device, run_log) if others else []
         tasks = [(path, readers) for path in paths if readers] + [(path, others) for path in encoded]
     parts = []
     for path, names in tasks:
@@ -380,22 +378,6 @@ def _grid(tune: Sequence[str]) -> dict[str, list[Any]]:
             raise BadConfig(f"--tune is {candidates!r}.", "Expected KEY=VALUE,VALUE, as in lr=0.1,1.")
         grid[key] = [value_of(v) for v in values.split(",")]
     return grid
-
-
-def _encoded(streams: Iterable[Stream], encoders: list[str], out: Path, device: str, run_log: RunLog) -> list[Path]:
-    """Folders with each stream as vectors of each encoder."""
-    from driftline.curate.core.atomic_io import fingerprint
-    from driftline.pipelines.cli.encoding import encoded_at
-
-    folders = []
-    for stream in streams:
-        for text in encoders:
-            name, equals, encoder = text.partition("=")
-            encoder = encoder if equals else text
-            folder = out / "encoders" / fingerprint([stream.sha256, encoder])[:16]
-            encoded_at(stream, stream.sha256, name, encoder, folder, device, run_log=run_log, cache=True)
-            folders.append(folder)
-    return folders
 
 
 def _estimate(name: str, planned: Workload, workers: int) -> str:

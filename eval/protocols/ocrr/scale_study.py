@@ -76,8 +76,9 @@ def _cost(x: npt.NDArray[np.float32], y: npt.NDArray[np.int64], n: int, search: 
     recall = learner.recall(asked)
     new = range(n + ASKED, n + ASKED + CORRECTED)
     corrected = _seconds(lambda: [learner.correct(x[i : i + 1], y[i : i + 1]) for i in new]) / CORRECTED
-    microseconds = (round(1e6 * seconds, 1) for seconds in (single, together, corrected))
-    return Cost(n, search, round(built, 2), *microseconds, round(recall, 3), round(float((labels == truth).mean()), 3))
+    one, many, change = (round(1e6 * seconds, 1) for seconds in (single, together, corrected))
+    right = round(float((labels == truth).mean()), 3)
+    return Cost(n, search, round(built, 2), one, many, change, round(recall, 3), right)
 
 
 def _seconds(work: Callable[[], object]) -> float:
