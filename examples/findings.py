@@ -13,10 +13,10 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from driftline.pipelines.reproduce.streams import intents as sentences
 from driftline.stream_builder.builders.arrays import from_arrays
 from driftline.stream_builder.stream import Stream
 
@@ -36,31 +36,24 @@ def usda(data: Path) -> Stream:
 
 def banking77(data: Path) -> Stream:
     """One step, with Banking77's own test samples."""
-    return from_arrays(_sentences(data, "banking77"))
+    return sentences(data, False, "banking77")
 
 
 def clinc150(data: Path) -> Stream:
     """One step, with CLINC150's own test samples; its validation samples are not used."""
-    return from_arrays(_sentences(data, "clinc150"))
+    return sentences(data, False, "clinc150")
 
 
 def intents(data: Path) -> Stream:
     """Classes in a random order, seven to a step; each step shuffled."""
-    rng, arrays = np.random.default_rng(0), _sentences(data, "banking77")
-    classes = int(arrays["y"].max()) + 1
-    turn = np.argsort(rng.permutation(classes)) // (classes // TURNS)
-    rows = rng.permutation(len(arrays["y"]))
-    sides = {"x": arrays["x"][rows], "y": arrays["y"][rows], "split": arrays["split"][rows]}
-    return from_arrays(sides | {"step": turn[sides["y"]], "classes": arrays["classes"]})
-
-
-def _sentences(data: Path, name: str) -> dict[str, Any]:
-    with np.load(data / "intent" / f"{name}_minilm.npz", allow_pickle=False) as found:
-        x = np.concatenate([found["train_x"], found["test_x"]]).astype(np.float32)
-        y = np.concatenate([found["train_y"], found["test_y"]]).astype(np.int64)
-        split = np.repeat(["train", "test"], [len(found["train_y"]), len(found["test_y"])])
-        classes = found["labels"]  # held-out classes are drawn in the order of their names
-    return {"x": x / np.linalg.norm(x, axis=1, keepdims=True), "y": y, "split": split, "classes": classes}
+    rng, stream = np.random.default_rng(0), banking77(data)
+    train, test = (stream.steps[0][side] for side in ("train", "test"))
+    x, y = np.concatenate([train.x, test.x]), np.concatenate([train.y, test.y])
+    split = np.repeat(["train", "test"], [len(train), len(test)])
+    turn = np.argsort(rng.permutation(len(stream.classes))) // (len(stream.classes) // TURNS)
+    rows = rng.permutation(len(y))
+    sides = {"x": x[rows], "y": y[rows], "split": split[rows]}
+    return from_arrays(sides | {"step": turn[sides["y"]], "classes": np.array(stream.classes)})
 
 
 if __name__ == "__main__":

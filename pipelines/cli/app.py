@@ -38,6 +38,7 @@ from driftline.pipelines.cli.imports import add_plugins
 from driftline.pipelines.cli.listing import list_app
 from driftline.pipelines.cli.models import models_app
 from driftline.pipelines.cli.report import report_app
+from driftline.pipelines.cli.reproduce import reproduce_app
 from driftline.pipelines.cli.runs import runs_app
 from driftline.pipelines.cli.stream import stream_app
 from driftline.pipelines.cli.submission import submit_app
@@ -86,6 +87,7 @@ app.add_typer(curation_app)
 app.add_typer(stream_app, name="stream", rich_help_panel="Stream")
 app.add_typer(eval_app)
 app.add_typer(report_app)
+app.add_typer(reproduce_app)
 app.add_typer(age_app)
 app.add_typer(submit_app)
 app.add_typer(doctor_app)

@@ -36,6 +36,7 @@ KINDS: dict[str, tuple[str, str]] = {  # kind → (registry, where its names are
     "learner-sets": ("driftline.eval.experiment.learner_sets:GRIDS", "eval --learners"),
     "networks": ("driftline.eval.nets:NETS", "eval --set net=NAME, eval --set network=NAME"),
     "samplers": ("driftline.eval.memory.samplers:SAMPLERS", "eval --set sampler=NAME"),
+    "objectives": ("driftline.eval.finetuning.modes:OBJECTIVES", "eval --learners 'to-final(history=NAME)'"),
     "presets": ("driftline.eval.experiment.presets:PRESETS", "init --preset, eval --preset"),
     "baselines": ("driftline.eval.leaderboard.baselines:shipped", "stream from-baseline; leaderboard --baselines"),
 }

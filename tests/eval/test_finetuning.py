@@ -704,13 +704,24 @@ class TestMethods:
         assert "All 9 points of the grid diverged" in none["skipped"][0]["because"]
 
 
+UNFIT = [
+    ("ft(final=1+9)", "The network has no block '9'. It has 1, fc."),
+    ("jm(weights=1/2)", "weights has 2 numbers, and the stream 3 steps."),
+    ("jm(shared=1:1-7)", "shared is '1:1-7'. Expected steps from 0 to 2"),
+    ("ft(start=new)", "start is 'new', which changes nothing: nothing would be left of the history"),
+    ("sft(final=frozen-joint)", "final is frozen-joint and history each. Expected history erm, irm or dro."),
+    ("jst-1(regulariser=previous-l1)", "regulariser is 'previous-l1', which changes nothing"),
+    ("dro(irm_penalty=3)", "irm_penalty is 3, which changes nothing: history is not irm"),
+]
+
+
 class TestBadInput:
     @pytest.mark.parametrize(
         ("change", "told"),
         [
-            (lambda s: Stream("one", s.steps[:1], s.classes), "Expected at least two: seq-to-final needs history"),
+            (lambda s: Stream("one", s.steps[:1], s.classes), "needs history: at least two steps"),
             (lambda s: _without(s, 1, "val"), "Step '1' of 'toy' has no val split"),
-            (lambda s: _without(s, 2, "test"), "Step '2' of 'toy' has no test split"),
+            (lambda s: _without(s, 2, "test"), "The last step of 'toy', '2', has no test split"),
             (lambda s: _without_class(s), "Class 'c' is in the last step's test and not in its training data"),
         ],
     )
@@ -756,18 +767,7 @@ class TestBadInput:
         with pytest.raises(BadConfig, match=re.escape(said)):
             evaluate(stream(), "seq-to-final", [name], settings=QUICK)
 
-    @pytest.mark.parametrize(
-        ("name", "said"),
-        [
-            ("ft(final=1+9)", "The network has no block '9'. It has 1, fc."),
-            ("jm(weights=1/2)", "weights has 2 numbers, and the stream 3 steps."),
-            ("jm(shared=1:1-7)", "shared is '1:1-7'. Expected steps from 0 to 2"),
-            ("ft(start=new)", "start is 'new', which changes nothing: nothing would be left of the history"),
-            ("sft(final=frozen-joint)", "final is frozen-joint and history each. Expected history erm, irm or dro."),
-            ("jst-1(regulariser=previous-l1)", "regulariser is 'previous-l1', which changes nothing"),
-            ("dro(irm_penalty=3)", "irm_penalty is 3, which changes nothing: history is not irm"),
-        ],
-    )
+    @pytest.mark.parametrize(("name", "said"), UNFIT)
     def test_a_setting_that_does_not_fit_is_one_sentence(self, name: str, said: str) -> None:
         try:
             because = evaluate(stream(), "seq-to-final", [name], settings=QUICK)["skipped"][0]["because"]

@@ -1,0 +1,107 @@
+"""Rows of the table: the paper's value, ours, and what may be said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import hypot
+from typing import Any, Literal
+
+from driftline.pipelines.reproduce.items import Cell
+
+Verdict = Literal["within interval", "same order", "differs", "no value in print"]
+AGREE = 0.75  # share of the row's other learners that stand on the paper's side of it
+
+
+@dataclass(frozen=True)
+class Row:
+    """One number."""
+
+    item: str
+    row: str
+    """stream and network"""
+    learner: str
+    score: str
+    ours: float
+    low: float
+    """lower end of the 95 % interval of ours, over seeds and test samples"""
+    high: float
+    paper: float | None
+    seeds: int
+    n: int
+    """test samples of a seed"""
+    verdict: Verdict = "no value in print"
+    because: str = ""
+    """what is not as in the paper"""
+
+    def plain(self) -> dict[str, Any]:
+        """With the difference."""
+        difference = None if self.paper is None else round(self.ours - self.paper, 4)
+        return asdict(self) | {"difference": difference}
+
+
+def rows_of(item: str, cell: Cell, document: Mapping[str, Any], best_of: Mapping[str, Sequence[str]]) -> list[Row]:
+    """A row for each learner and score of a cell, without verdict."""
+    scores = dict.fromkeys(score for of in cell.printed.values() for score in of)
+    rows = []
+    for result in document["results"]:
+        n = sum(result.get("classes", {}).get("n", ()))
+        for score in scores or list(result["scores"])[:1]:
+            if (mean := result["scores"][score]["mean"]) is not None:
+                parts = [result.get(name, {}).get(score) or 0.0 for name in ("ci95", "ci95_samples")]
+                half = hypot(*parts)
+                paper = cell.printed.get(result["learner"], {}).get(score)
+                rows.append(Row(item, cell.row, result["learner"], score, mean, mean - half, mean + half, paper,
+                                len(result["seeds"]), n, because=cell.lacks))  # fmt: skip
+    return [_best(row, rows, best_of) for row in rows]
+
+
+def _best(row: Row, rows: Sequence[Row], best_of: Mapping[str, Sequence[str]]) -> Row:
+    """The row, or the best of those of which the paper prints the best, under its name."""
+    alike = best_of.get(row.learner, ())
+    found = max((other for other in rows if other.learner in alike), key=lambda other: other.ours, default=row)
+    why = f"The best test of {', '.join(alike)}, as in the paper."
+    return Row(**asdict(found) | {"learner": row.learner, "paper": row.paper, "because": why}) if alike else row
+
+
+def means_of(item: str, groups: Mapping[str, Sequence[Row]], counts: Any) -> list[Row]:
+    """The means over the cells of each group; interval: the mean of theirs. counts: whether a mean includes a row."""
+    means = []
+    for group, rows in groups.items():
+        for learner in dict.fromkeys(row.learner for row in rows):
+            own = [row for row in rows if row.learner == learner and counts(row)]
+            if own:
+                papers = [row.paper for row in own if row.paper is not None]
+                paper = round(sum(papers) / len(papers), 6) if len(papers) == len(own) else None
+                ours, low, high = (
+                    sum(getattr(row, name) for row in own) / len(own) for name in ("ours", "low", "high")
+                )
+                name = f"{group}, mean of {len(own)}" if len(own) > 1 else own[0].row
+                means.append(Row(item, name, learner, own[0].score, ours, low, high, paper, own[0].seeds, own[0].n,
+                                 because=own[0].because))  # fmt: skip
+    return means
+
+
+def judged(rows: Sequence[Row], digits: int) -> list[Row]:
+    """With verdicts. within interval: the printed value, with its rounding, is in the 95 % interval of ours. same
+    order: at least three of four other rows that the paper puts clearly above or below are on the same side in ours."""
+    rounding = 0.5 * 10.0**-digits
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.row.partition(", mean")[0], row.score), []).append(row)
+    judged_rows = []
+    for row in rows:
+        others = groups[row.row.partition(", mean")[0], row.score]
+        judged_rows.append(Row(**asdict(row) | {"verdict": verdict(row, others, rounding)}))
+    return judged_rows
+
+
+def verdict(row: Row, others: Sequence[Row], rounding: float) -> Verdict:
+    """Of one row. others: of the same stream, network and score."""
+    if row.paper is None:
+        return "no value in print"
+    if row.low - rounding <= row.paper <= row.high + rounding:
+        return "within interval"
+    clear = [o for o in others if o.paper is not None and abs(o.paper - row.paper) > 2 * rounding + 1e-12]
+    same = sum((o.ours - row.ours) * (o.paper - row.paper) > 0 for o in clear if o.paper is not None)
+    return "same order" if clear and same >= AGREE * len(clear) else "differs"
