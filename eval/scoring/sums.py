@@ -278,10 +278,13 @@ def _evaluated(f: Function, of: Sums, weights: Array, seed: int | None) -> Mappi
 
 def bias(f: Function, of: Sums, name: str) -> Array:
     """What chance adds to the mean over seeds of a function, by leaving out each group (jackknife)."""
-    without = 1 - np.eye(of.draws.groups, dtype=np.float32)
+    total, more = of.total(), []
     with np.errstate(divide="ignore", invalid="ignore"):
-        whole = f(*of.total())[name]
-        more = [_evaluated(f, of, without, s)[name] - whole[s] for s in range(of.seeds)]
+        whole = f(*total)[name]
+        for s in range(of.seeds):
+            parts = [part if isinstance(part, np.ndarray) else part.toarray() for part in (q[s] for q in of.parts)]
+            without = [total[q, s] - part.reshape(-1, *of.shape) for q, part in enumerate(parts)]
+            more.append(f(*without)[name] - whole[s])
     return np.asarray(np.nansum(np.mean(more, 0), 0) * (of.clusters - 1) / np.maximum(of.clusters, 1))
 
 
