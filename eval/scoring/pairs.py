@@ -97,7 +97,8 @@ def sums(runs: Sequence[Run], draws: Draws, times: Floats) -> tuple[Pairs, Sums]
         return None
     pairs = pairs_of(list(dict.fromkeys(key for test in tests for key in test)), times)
     place = {key: m for m, key in enumerate(zip(pairs.model.tolist(), pairs.tested.tolist(), strict=True))}
-    classes = 1 + max(int(one.label.max(initial=0)) for one in answers if one is not None)
+    labels = {id(one.label): one.label for one in answers if one is not None}
+    classes = 1 + max(int(label.max(initial=0)) for label in labels.values())
     parts = [
         [
             (a, place[key] * classes + a.label.astype(np.int64), (a.label == a.predicted, np.ones(len(a), bool)))

@@ -23,7 +23,7 @@ from driftline.stream_builder.stream import SPLITS, Stream
 
 GROUPS = 512
 SINGLES = 250  # replicates of single seeds
-SPARSE = 0.05  # of the numbers of a matrix: with fewer that are not 0, it is stored sparse
+SMALL, SPARSE = 2**17, 0.05  # numbers of a matrix: with more, and fewer samples than this share, it is stored sparse
 AT_ONCE = 2**21  # numbers of the replicates that are computed at once
 FEWEST, MOST = 200, 2**27  # replicates, and numbers of all replicates of one quantity
 ENDS = (0.025, 0.975)
@@ -145,8 +145,6 @@ def summed(
     """The sums of values of single answers. parts: for each seed, and each part of its tests, the answers (N,), the
     cell (N,) of each, a number below the product of `shape`, and Q values (N,). clusters: as in `Sums`; None: all
     groups that have a sample."""
-    from scipy.sparse import coo_matrix
-
     size, quantities = int(np.prod(shape)), len(parts[0][0][2])
     matrices: list[list[Any]] = [[] for _ in range(quantities)]
     group_of: dict[int, Array] = {}
@@ -160,15 +158,20 @@ def summed(
         cells = np.concatenate([cell for _, cell, _ in tests])
         for q, of in enumerate(matrices):
             values = np.concatenate([np.asarray(value[q]) for *_, value in tests])
-            values = values.astype(np.float64 if values.dtype.kind == "f" else np.float32)
-            some = values != 0
-            matrix = coo_matrix((values[some], (rows[some], cells[some])), (draws.groups, size)).tocsr()
-            of.append(matrix)
-    dense = [max(matrix.nnz for matrix in of) > SPARSE * draws.groups * size for of in matrices]
-    whole = tuple(
-        tuple(matrix.toarray() if full else matrix for matrix in of) for of, full in zip(matrices, dense, strict=True)
-    )
+            of.append(_matrix(rows, cells, values, (draws.groups, size)))
+    whole = tuple(map(tuple, matrices))
     return Sums(whole, shape, draws, int(there.sum()) if clusters is None else clusters)
+
+
+def _matrix(rows: Array, cells: Array, values: Array, shape: tuple[int, int]) -> Any:
+    """(G, cells) sums of values (N,): float32 of counts; sparse where it is large and most are 0."""
+    kind, size = np.float64 if values.dtype.kind == "f" else np.float32, shape[0] * shape[1]
+    if size <= SMALL or len(values) > SPARSE * size:
+        return np.bincount(rows * shape[1] + cells, values, size).reshape(shape).astype(kind)
+    from scipy.sparse import coo_matrix
+
+    some = values != 0
+    return coo_matrix((values[some].astype(kind), (rows[some], cells[some])), shape).tocsr()
 
 
 @dataclass(frozen=True)
