@@ -20,6 +20,7 @@ from driftline.eval.plotting.colours import COLOURS
 from driftline.eval.plotting.files import KINDS, save
 from driftline.eval.plotting.frames import SHADED
 from driftline.eval.plotting.panels import panels
+from driftline.eval.plotting.strips import Strip, strips
 from driftline.eval.reporting.markup import as_json, environment, render, script
 
 PAYLOADS = [
@@ -33,6 +34,9 @@ CHARTS = {
     "levels": lines({"a": ([0, 1], [0.1, 0.2])}, "age", log=True, levels={"chance": 0.1}, marks={"S": 1}),
     "slopes": slopes({"a": (0.1, 0.2), "b": (0.3, 0.1)}, ("online", "near future")),
     "points": points({"a": (10.0, 0.5), "b": (20.0, 0.4)}, ["a"], "bytes"),
+    "strips": strips(
+        {"a": Strip([0.1, 0.4], 0.3, 0.2, 0.5), "b": Strip([], 0.2, np.nan, np.nan)}, "points", {"0": 0.0}
+    ),
     "panels": panels({t: {"a": ([0, 1], [0.1, 0.2]), "b": ([0, 1], [0.3, 1.1])} for t in "pqrst"}, "age"),
 }
 
@@ -213,3 +217,17 @@ def test_a_phone_scrolls_a_chart_inside_the_page(browser: Any, tmp_path: Path, n
         assert svg["y"] <= box["top"]
         assert box["bottom"] <= svg["y"] + svg["height"] + 1
     page.close()
+
+
+def test_a_line_that_is_like_another_has_its_colour_and_dashes() -> None:
+    picture = lines({"a": ([0, 1], [0.1, 0.2]), "a, if": ([0, 1], [0.1, 0.1])}, "age", like={"a, if": "a"})
+    looks = re.findall(r"<polyline[^>]*stroke='(#\w+)'[^>]*stroke-dasharray='([^']*)'", picture.svg)
+    assert looks == [(COLOURS[0], ""), (COLOURS[0], "6 3")]
+
+
+def test_a_strip_shows_its_dots_and_only_a_known_interval() -> None:
+    svg = CHARTS["strips"].svg
+    first, second = re.findall(r"<g data-n='[ab]'>(.*?)</g>", svg)
+    assert (first.count("<circle"), second.count("<circle")) == (3, 1)
+    assert (first.count("<line"), second.count("<line")) == (1, 0)
+    assert CHARTS["strips"].rows == [["a", 0.3, 0.2, 0.5, 2], ["b", 0.2, None, None, 0]]
