@@ -1,6 +1,6 @@
-"""One file a method, used by every family that names it.
+"""A file a method, or a family of small ones, used by every protocol that names it.
 
-A new learner is one file here and one line in `LEARNERS`.
+A new learner is one class here and one line in `LEARNERS`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from driftline.curate.core.registry import Registry
 LEARNERS = Registry(
     "learner",
     {
-        "majority": "driftline.eval.learners.majority:Majority",
-        "random": "driftline.eval.learners.random:Random",
+        "majority": "driftline.eval.learners.references:Majority",
+        "random": "driftline.eval.learners.references:Random",
         "nearest-mean": "driftline.eval.learners.nearest_mean:NearestMean",
         "simple-cil": "driftline.eval.learners.simple_cil:SimpleCil",
         "slda": "driftline.eval.learners.slda:Slda",
@@ -23,11 +23,11 @@ LEARNERS = Registry(
         "zero-shot": "driftline.eval.learners.zero_shot:ZeroShot",
         "text-probe": "driftline.eval.learners.text_probe:TextProbe",
         "wise-ft": "driftline.eval.learners.text_probe:WiseFt",
-        "nap": "driftline.eval.learners.nap:Nap",
-        "scratch": "driftline.eval.learners.scratch:Scratch",
-        "finetune": "driftline.eval.learners.finetune:Finetune",
-        "cumulative": "driftline.eval.learners.cumulative:Cumulative",
-        "joint": "driftline.eval.learners.joint:Joint",
+        "nap": "driftline.eval.learners.trained_heads:Nap",
+        "scratch": "driftline.eval.learners.trained_heads:Scratch",
+        "finetune": "driftline.eval.learners.trained_heads:Finetune",
+        "cumulative": "driftline.eval.learners.trained_heads:Cumulative",
+        "joint": "driftline.eval.learners.trained_heads:Joint",
         "er": "driftline.eval.learners.er:Er",
         "reservoir": "driftline.eval.learners.reservoir:Reservoir",
         "der": "driftline.eval.learners.der:Der",
@@ -40,12 +40,12 @@ LEARNERS = Registry(
         "lwf": "driftline.eval.learners.lwf:Lwf",
         "cwr": "driftline.eval.learners.cwr:Cwr",
         "blind": "driftline.eval.learners.blind:Blind",
-        "overadapt": "driftline.eval.learners.overadapt:Overadapt",
-        "er-online": "driftline.eval.learners.er_online:ErOnline",
-        "fc-only": "driftline.eval.learners.fc_only:FcOnly",
-        "ace": "driftline.eval.learners.ace:Ace",
+        "overadapt": "driftline.eval.learners.online:Overadapt",
+        "er-online": "driftline.eval.learners.online:ErOnline",
+        "fc-only": "driftline.eval.learners.online:FcOnly",
+        "ace": "driftline.eval.learners.online:Ace",
         "acm": "driftline.eval.learners.acm:Acm",
-        "cosine-fc": "driftline.eval.learners.cosine_fc:CosineFc",
+        "cosine-fc": "driftline.eval.learners.online:CosineFc",
         "substrate": "driftline.eval.learners.substrate:Substrate",
         "substrate-k1": "driftline.eval.learners.substrate:SubstrateK1",
         "substrate-sumsim": "driftline.eval.learners.substrate:SubstrateSumsim",

@@ -20,7 +20,7 @@ from driftline.eval.experiment.learner_spec import spec_of
 from driftline.eval.experiment.presets import PRESETS, fitting
 from driftline.eval.learner import Task
 from driftline.eval.learners.cwr import Cwr
-from driftline.eval.learners.finetune import Finetune
+from driftline.eval.learners.trained_heads import Finetune
 from driftline.eval.run import evaluate
 from driftline.stream_builder.stream import Split, Step, Stream
 

@@ -20,11 +20,11 @@ from driftline.eval.learners import LEARNERS
 from driftline.eval.learners.agem import Project
 from driftline.eval.learners.cwr import Cwr
 from driftline.eval.learners.ewc import Anchor, Ewc, Penalty, fisher_of_batches
-from driftline.eval.learners.finetune import Finetune
 from driftline.eval.learners.gdumb import Gdumb
 from driftline.eval.learners.lwf import Distil, Lwf
 from driftline.eval.learners.reservoir import Reservoir
 from driftline.eval.learners.si import Path, Si
+from driftline.eval.learners.trained_heads import Finetune
 from driftline.eval.run import evaluate
 
 N, D, C = 40, 5, 3

@@ -20,7 +20,7 @@ from driftline.eval.integrations import Sklearn, Torch
 from driftline.eval.learner import Array, Labels, Learner, Task
 from driftline.eval.learners import LEARNERS
 from driftline.eval.learners.blind import GRID
-from driftline.eval.learners.fc_only import FcOnly
+from driftline.eval.learners.online import FcOnly
 from driftline.eval.protocols.near_future.protocol import NearFuture
 from driftline.eval.run import evaluate
 from driftline.stream_builder.measures.label_correlation import blind_curve_of, modes

@@ -21,10 +21,9 @@ from driftline.eval.engine.wide import Cosine, Wide
 from driftline.eval.history import History, Past
 from driftline.eval.learner import Task
 from driftline.eval.learners import LEARNERS
-from driftline.eval.learners.ace import Ace
 from driftline.eval.learners.acm import Acm, voted
 from driftline.eval.learners.blind import GRID, Blind
-from driftline.eval.learners.fc_only import FcOnly
+from driftline.eval.learners.online import Ace, FcOnly
 from driftline.eval.memory.samplers import SAMPLERS
 from driftline.eval.run import evaluate
 from driftline.stream_builder.stream import Split

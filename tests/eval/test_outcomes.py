@@ -19,7 +19,7 @@ from driftline.eval import outcomes, rows
 from driftline.eval.engine.scores import softmax, sure
 from driftline.eval.leaderboard.rescoring import rescored
 from driftline.eval.learner import Learner, Task
-from driftline.eval.learners.nap import Nap
+from driftline.eval.learners.trained_heads import Nap
 from driftline.eval.outcomes import Tally, attached, numbered
 from driftline.eval.rows import Row, Run
 from driftline.eval.run import evaluate

@@ -11,7 +11,7 @@ from support.helpers import drifting
 
 from driftline.eval.answers import answers_by_scores, sure_answers
 from driftline.eval.learner import Learner, Needs, bytes_of
-from driftline.eval.learners.nap import Nap
+from driftline.eval.learners.trained_heads import Nap
 from driftline.eval.run import evaluate
 
 STATE: dict[str, Any] = {}  # what the frozen learner remembers: it cannot keep it itself

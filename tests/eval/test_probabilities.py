@@ -12,8 +12,8 @@ from support.helpers import drifting
 from driftline.curate.core.errors import BadConfig, BadInput
 from driftline.eval import outcomes, rows
 from driftline.eval.engine.scores import softmax
-from driftline.eval.learners.majority import Majority
-from driftline.eval.learners.nap import Nap
+from driftline.eval.learners.references import Majority
+from driftline.eval.learners.trained_heads import Nap
 from driftline.eval.outcomes import PROBABILITIES, probabilities
 from driftline.eval.run import evaluate, plan
 from driftline.eval.training.online_learner import OnlineLearner

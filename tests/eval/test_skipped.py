@@ -17,7 +17,7 @@ from driftline.curate.core import errors
 from driftline.curate.core.errors import Busy, DriftlineError, IntegrityError
 from driftline.curate.core.run_log import RunLog
 from driftline.eval.learner import Array, Labels, Learner, Task
-from driftline.eval.learners.majority import Majority
+from driftline.eval.learners.references import Majority
 from driftline.eval.protocol import PROTOCOLS
 from driftline.eval.run import evaluate, plan
 from driftline.stream_builder.stream import Stream

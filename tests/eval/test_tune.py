@@ -16,7 +16,7 @@ from driftline.curate.core.executor import Executor
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.experiment.tune import choice_text
 from driftline.eval.learner import Array, Labels, Learner, Task
-from driftline.eval.learners.fc_only import FcOnly
+from driftline.eval.learners.online import FcOnly
 from driftline.eval.protocol import PROTOCOLS
 from driftline.eval.protocols.clear.protocol import Iid
 from driftline.eval.protocols.ocrr.protocol import Ocrr

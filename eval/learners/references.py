@@ -1,4 +1,4 @@
-"""Uniform guesses: chance level."""
+"""Answers that ignore the samples."""
 
 from __future__ import annotations
 
@@ -7,6 +7,25 @@ from dataclasses import dataclass
 import numpy as np
 
 from driftline.eval.learner import Array, Guide, Labels, Learner, Task
+
+
+@dataclass
+class Majority(Learner):
+    """Predicts the most frequent class so far (ties: the lowest label; before any: 0)."""
+
+    blind = True
+    guide = Guide("references", "", "n", "what a model reaches that ignores the samples")
+
+    def begin(self, task: Task, rng: np.random.Generator) -> None:
+        self.counts = np.zeros(task.n_classes, np.int64)  # (C,)
+
+    def predict(self, x: Array) -> Labels | tuple[Labels, Array]:
+        """The same label for every sample, and the shares of the classes so far; equal before any."""
+        counts = self.counts if self.counts.any() else np.ones(len(self.counts))
+        return np.full(len(x), self.counts.argmax(), np.int64), np.tile(counts / counts.sum(), (len(x), 1))
+
+    def learn(self, x: Array, y: Labels) -> None:
+        self.counts += np.bincount(y, minlength=len(self.counts))
 
 
 @dataclass

@@ -1,0 +1,111 @@
+"""Networks that are trained on whole steps: the first, each alone or after the others, all so far, all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from driftline.eval.learner import Array, Guide, Labels, Needs, Task
+from driftline.eval.training.sgd_learner import NetLearner
+from driftline.stream_builder.stream import Step
+
+
+@dataclass
+class Nap(NetLearner):
+    """Trains on the first step only: the cost of not learning later."""
+
+    needs = Needs(first_step="it learns nothing else")
+    guide = Guide("trained heads", "CLEAR, table 4", "E n D C, first step only",
+                  "how fast a model ages that is never trained again")  # fmt: skip
+
+    def begin(self, task: Task, rng: np.random.Generator) -> None:
+        super().begin(task, rng)
+        self.trained = False
+
+    def samples_trained(self, sizes: Sequence[int]) -> float:
+        return float(self.epochs * sizes[0])
+
+    def learn(self, x: Array, y: Labels) -> None:
+        """Train at the first call; ignore later ones."""
+        if not self.trained:
+            self.train(x, y)
+            self.trained = True
+
+    def correct(self, x: Array, y: Labels) -> None:
+        """Ignored."""
+
+    def unused(self, task: Task) -> dict[str, str]:
+        """The rate of corrections."""
+        return super().unused(task) | {"correct_lr": "it ignores corrections"}
+
+
+@dataclass
+class Scratch(NetLearner):
+    """Trains random weights on each step's data only."""
+
+    needs = Needs(whole_steps="it starts from random weights in every step")
+    guide = Guide("trained heads", "CLEAR, table 4", "E n D C", "what one step alone teaches")
+
+    def learn(self, x: Array, y: Labels) -> None:
+        self.reset()
+        self.train(x, y)
+
+
+@dataclass
+class Finetune(NetLearner):
+    """Trains on each step's data only, starting from the current weights."""
+
+    guide = Guide("trained heads", "CLEAR", "E n D C", "the plain way; the row that all others must beat")
+
+
+@dataclass
+class Cumulative(NetLearner):
+    """Trains on everything seen so far, after every step."""
+
+    start: Literal["finetune", "scratch"] = "finetune"
+    """whether training continues from the current weights, or starts from random ones"""
+
+    needs = Needs(whole_steps="it trains on all data after every step; er-online draws from them")
+    guide = Guide("trained heads", "CLEAR, table 4", "E N D C", "all data so far, if memory and time are no limit")
+
+    def begin(self, task: Task, rng: np.random.Generator) -> None:
+        super().begin(task, rng)
+        self.x: list[Array] = []  # of each step, as it came
+        self.y: Labels = np.zeros(0, np.int64)
+
+    def samples_trained(self, sizes: Sequence[int]) -> float:
+        return self.epochs * float(sum(sum(sizes[: i + 1]) for i in range(len(sizes))))
+
+    def learn(self, x: Array, y: Labels) -> None:
+        self.x.append(np.asarray(x))
+        self.y = np.concatenate([self.y, y])
+        if self.start == "scratch":
+            self.reset()
+        self.train(self.x, self.y)
+
+
+@dataclass
+class Joint(NetLearner):
+    """Trains once on the training data of all steps: an upper bound, as it sees every step before it is tested on any.
+
+    Epochs as in CLEAR's code: epochs · steps // 3.
+    """
+
+    needs = Needs(whole_steps="it learns from all steps at once", future=True)
+    guide = Guide("references", "", "E n D C", "an upper bound that sees the future")
+
+    def samples_trained(self, sizes: Sequence[int]) -> float:
+        return self.epochs * max(1, len(sizes) // 3) * float(sum(sizes))
+
+    def learn_sequence(self, steps: Sequence[Step]) -> None:
+        """One training run over everything, as long as a third of all steps one by one."""
+        trains = [step["train"] for step in steps]
+        factor = max(1, len(steps) // 3)
+        longer = replace(self, epochs=self.epochs * factor, decay_after=self.decay_after * factor)
+        vars(longer).update({k: v for k, v in vars(self).items() if k not in ("epochs", "decay_after")})
+        longer.reset()
+        longer.train([np.asarray(t.x) for t in trains], np.concatenate([t.y for t in trains]))
+        self.head, self.length, self.gradient_steps = longer.head, longer.length, longer.gradient_steps
