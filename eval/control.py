@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from driftline.curate.core.atomic_io import read_json, write_json
+from driftline.curate.core.atomic_io import fingerprint, read_json, write_json
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.run_log import RunLog
@@ -189,7 +189,10 @@ def _protocol(work: _Work) -> Protocol:
 
 def _split(stream: Stream, protocol: Protocol, seed: int) -> Stream:
     """The stream with the sides that a run of this seed has."""
-    return protocol.split(stream, rng_for(seed, "clear-iid", "walk"), seed) if isinstance(protocol, Iid) else stream
+    if not isinstance(protocol, Iid) or protocol.splits == "stream":
+        return stream
+    split = protocol.split(stream, rng_for(seed, "clear-iid", "walk"), seed)
+    return replace(split, sha256=fingerprint([stream.sha256, asdict(protocol), seed]))
 
 
 def _keep_plan(work: _Work, because: str, count: int) -> None:

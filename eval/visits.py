@@ -38,6 +38,8 @@ class Visits:
     sides: Numbers
     """(P,) 0: train, 1: val, 2: test"""
     classes: int
+    by_class: bool = False
+    """a visit has samples of one class: visits as a whole have too few equals"""
 
     @cached_property
     def part(self) -> Numbers:
@@ -57,6 +59,7 @@ class Visits:
         if len(known) < len(groups):
             return np.arange(len(self.y))
         number = np.unique(np.concatenate(known), return_inverse=True)[1]
+        number = number * self.classes + self.y if self.by_class else number
         return np.asarray(np.unique(self.part * (int(number.max(initial=0)) + 1) + number, return_inverse=True)[1])
 
     @cached_property
@@ -119,6 +122,12 @@ class Visits:
         shares = self.shares()
         return any(float(np.ptp(shares[self.sides == side], 0).max()) > MIXES for side in np.unique(self.sides))
 
+    def fixed(self, side: int) -> float:
+        """Share of the samples of a side that stay where they are when times are permuted within classes."""
+        here = self.sides[self.part] == side
+        moved = self.drawn("within", rng_for(0, "control", 0))[1]
+        return float((~moved)[self.of][here].mean()) if here.any() else 0.0
+
     def drawn(self, kind: Kind, rng: np.random.Generator) -> tuple[Numbers, npt.NDArray[np.bool_]]:
         """(V,) the visit in whose place each visit comes, and (V,) whether it could come into the place of another."""
         equal, alike = self.strata(kind)
@@ -175,11 +184,13 @@ def _numbers(*columns: Numbers) -> Numbers:
 
 
 def visits_of(stream: Stream) -> Visits:
-    """The visits of a stream."""
+    """The visits of a stream: as a whole or, where more than a tenth of the samples of a side would stay, class by
+    class."""
     parts = [(t, SPLITS.index(name), split) for t, step in enumerate(stream.steps)
              for name in SPLITS if (split := step.splits.get(name)) is not None]  # fmt: skip
     steps, sides = (np.array([part[k] for part in parts], np.int64) for k in (0, 1))
-    return Visits([split for *_, split in parts], steps, sides, len(stream.classes))
+    whole = Visits([split for *_, split in parts], steps, sides, len(stream.classes))
+    return replace(whole, by_class=True) if max(map(whole.fixed, (0, 2))) > FIXED else whole
 
 
 def invalid(stream: Stream, visits: Visits) -> str:
@@ -191,9 +202,11 @@ def invalid(stream: Stream, visits: Visits) -> str:
         if (few := (n > 0) & (n < least)).any():
             what = f"The class {stream.classes[int(few.argmax())]!r} has {n[few][0]} {SPLITS[number]} visits"
             return f"{what} (an uploader in a step); to permute times, {least} are needed."
-    _, moved = visits.drawn("within", rng_for(0, "control", 0))
-    fixed = float((~moved)[visits.of][visits.sides[visits.part] == 2].mean()) if (visits.sides == 2).any() else 0.0
-    return f"{fixed:.0%} of the test samples have no equal visit in another step." if fixed > FIXED else ""
+    if (fixed := visits.fixed(2)) > FIXED:
+        most = np.bincount(visits.y[~visits.drawn("within", rng_for(0, "control", 0))[1][visits.of]]).argmax()
+        what = f"{fixed:.0%} of the test samples, most of the class {stream.classes[int(most)]!r},"
+        return f"{what} have no equal visit (an uploader) in another step."
+    return ""
 
 
 def permuted(stream: Stream, visits: Visits, kind: Kind, draw: int, seed: int) -> Stream:

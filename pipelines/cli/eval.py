@@ -59,6 +59,7 @@ what = partial(named, rich_help_panel="Learners and protocols")
 how = partial(typer.Option, rich_help_panel="Learners and protocols")
 place = partial(typer.Option, rich_help_panel="Processes")
 
+Streams = Annotated[list[Path], typer.Argument(metavar="STREAM…", help="Streams, or folders with draws of one stream.")]
 Protocols = Annotated[list[str], what("--protocol", "protocols", "Names, or all", metavar="NAME,…")]
 Learners = Annotated[
     list[str],
@@ -130,9 +131,7 @@ Engine = Annotated[
     panel="Evaluate",
 )
 def evaluate(
-    paths: Annotated[
-        list[Path], typer.Argument(metavar="STREAM…", help="Streams, or folders with draws of one stream.")
-    ],
+    paths: Streams,
     protocol: Protocols,
     learners: Learners,
     out: RowFolder,

@@ -16,6 +16,7 @@ from driftline.curate.metadata.clocks import without_spike
 from driftline.curate.release import Release
 from driftline.curate.retrieval.settings import BACKGROUND
 from driftline.curate.validation.asking.batches import read_batch
+from driftline.eval.control import controlled
 from driftline.eval.plotting.charts import Section
 from driftline.eval.reporting.markup import table
 from driftline.eval.reporting.step_names import named_steps
@@ -57,11 +58,13 @@ class Scale:
     """images per class and bucket in the release"""
     seeds: int = 5
     """runs of each learner"""
+    draws: int = 20
+    """of the control of closed forms, in which nothing can age"""
     plain: bool = False
     """whether all files are upright JPEGs and no clock was reset: the baseline photo-world"""
 
 
-QUICK = Scale(1600, 14, 4, 2)
+QUICK = Scale(1600, 14, 4, 2, 5)
 
 
 def demo(out: Path, scale: Scale, run_log: RunLog, workers: int | None = None) -> dict[str, object]:
@@ -90,7 +93,12 @@ def demo(out: Path, scale: Scale, run_log: RunLog, workers: int | None = None) -
     runs = out / "runs"
     for protocol in PROTOCOLS:
         with run_log.progress(protocol, len(LEARNERS) * scale.seeds, "runs") as tick:
-            evaluate(stream, protocol, LEARNERS, list(range(scale.seeds)), out=runs, progress=tick)
+            results = evaluate(stream, protocol, LEARNERS, list(range(scale.seeds)), out=runs, progress=tick)
+        if protocol == PROTOCOLS[0]:
+            place, executor = out / "stream", context.executor
+            controlled(
+                results, CLOSED, out=runs, control=scale.draws, log=run_log, executor=executor, stream_folder=place
+            )
     texts = row_0(context, release, scale.seeds)
     parts.done("evaluate")
     truth = {

@@ -18,6 +18,7 @@ from driftline.curate.core.executor.local import default_workers
 from driftline.curate.core.outside.images import as_rgb, open_image
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.release import Release
+from driftline.eval.control import controlled
 from driftline.eval.plotting.charts import Section
 from driftline.eval.run import evaluate
 from driftline.pipelines.config import presets
@@ -61,7 +62,8 @@ def demo(out: Path, run_log: RunLog, workers: int | None = None) -> dict[str, An
     parts.done("build")
     for protocol in PROTOCOLS:
         with run_log.progress(protocol, len(LEARNERS) * SEEDS, "runs") as tick:
-            evaluate(stream, protocol, LEARNERS, list(range(SEEDS)), out=out / "runs", progress=tick)
+            results = evaluate(stream, protocol, LEARNERS, list(range(SEEDS)), out=out / "runs", progress=tick)
+        controlled(results, LEARNERS, out=out / "runs", log=run_log)
     parts.done("evaluate")
     page = journey_report(
         context,

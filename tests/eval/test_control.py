@@ -293,3 +293,27 @@ def test_harder_data_is_one_number_beyond_the_control() -> None:
     assert found.learners == ("nearest-mean", "nearest-mean")
     assert float(found.points_per_year.low) > 0
     assert harder_data(results.runs, NO_CONTROL, None) is None
+
+
+def test_a_control_of_other_sides_is_another_one(tmp_path: Path) -> None:
+    stream, how = planted(8, steps=4, size=1), {"control": 5, "out": tmp_path}
+    for settings in ({}, {"splits": "seeded"}):
+        results = evaluate(stream, "clear-iid", "nearest-mean", settings=settings, out=tmp_path)
+        controlled(results, "nearest-mean", settings, **how)
+    assert len(list(tmp_path.rglob("loss.json"))) == 10
+    one, other = results_of([tmp_path])[0]["results"]
+    assert [one["net"].draws, other["net"].draws] == [5, 5]
+    assert one["net"].ageing.per_year != other["net"].ageing.per_year
+
+
+def test_clear_streaming_is_behind_the_newest_model_that_has_a_test() -> None:
+    stream = planted(9, steps=4, turns=0.2)
+    results = controlled(evaluate(stream, "clear-streaming", "nearest-mean"), "nearest-mean", control=5)
+    r = matrix_of(results.runs[0])
+    pairs = [(0, 1, 2), (0, 2, 3), (1, 2, 3)]  # old, newest, test
+    ages = np.array([1, 2, 1])
+    by_hand = 100 * sum(a * (r[new, j] - r[old, j]) for a, (old, new, j) in zip(ages, pairs, strict=True)) / 6
+    (net,) = nets_of(results.runs, results.control, groups_of(stream))
+    assert net is not None
+    assert net.gross.per_year == pytest.approx(by_hand, rel=0.02)  # years are not quite equal
+    assert results["results"][0]["ageing"] == net.said()
