@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from driftline.eval.protocol import Roles as Roles
     from driftline.eval.protocol import Score as Score
     from driftline.eval.protocol import Start as Start
+    from driftline.eval.protocol import require as require
     from driftline.eval.reporting.protocols import Page as Page
     from driftline.eval.rows import Row as Row
     from driftline.eval.training.budget import Budget as Budget
@@ -144,6 +145,7 @@ else:
             "check_images": "driftline.stream_builder.shifts.base:check_images",
             "evaluate_split": "driftline.eval.answers:evaluate_split",
             "record_of": "driftline.curate.metadata.column_mapping:record_of",
+            "require": "driftline.eval.protocol:require",
             "rng_for": "driftline.curate.core.seeding:rng_for",
             "unit": "driftline.curate.core.vectors:unit",
             "write_bytes": "driftline.curate.core.atomic_io:write_bytes",

@@ -21,6 +21,7 @@ from driftline.curate.core.errors import (
     BadConfig,
     Busy,
     DriftlineError,
+    IncompatibleStream,
     IntegrityError,
     UnknownName,
     crashed,
@@ -31,7 +32,7 @@ from driftline.eval.experiment.rehearsal import rehearsal
 from driftline.eval.experiment.settings import check_instance, check_names
 from driftline.eval.learner import Learner, Task
 from driftline.eval.rows import Row
-from driftline.stream_builder.stream import Stream
+from driftline.stream_builder.stream import Step, Stream
 
 Document = Mapping[str, Any]  # of `driftline eval --json`
 Floats = npt.NDArray[np.float64]
@@ -113,6 +114,23 @@ class Ran:
     """as it is after the run: another object than at the start if the run went on from a stored state"""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """what the run's record says beside its rows"""
+
+
+def require(
+    stream: Stream, splits: Sequence[str], why: str, way_out: str = "", steps: Sequence[Step] | None = None
+) -> None:
+    """Raise IncompatibleStream, naming the step, for a step without samples in one of these splits. why: what they are
+    needed for. steps: those that need them; None: all."""
+    for step in stream.steps if steps is None else steps:
+        if missing := [split for split in splits if not len(step.splits.get(split, ()))]:
+            problem = f"Step {step.name!r} of {stream.name!r} has no {missing[0]} split."
+            raise IncompatibleStream(problem, why, way_out)
+
+
+def require_two(stream: Stream, why: str, way_out: str = "") -> None:
+    """Raise IncompatibleStream for a stream of one step. why: what two are needed for."""
+    if len(stream.steps) < 2:
+        raise IncompatibleStream(f"The stream {stream.name!r} has one step.", f"Expected at least two: {why}", way_out)
 
 
 def shares(right: Floats, n: Floats) -> Floats:

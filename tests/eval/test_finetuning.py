@@ -719,9 +719,9 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("change", "told"),
         [
-            (lambda s: Stream("one", s.steps[:1], s.classes), "needs history: at least two steps"),
+            (lambda s: Stream("one", s.steps[:1], s.classes), "Expected at least two: seq-to-final needs history"),
             (lambda s: _without(s, 1, "val"), "Step '1' of 'toy' has no val split"),
-            (lambda s: _without(s, 2, "test"), "The last step of 'toy', '2', has no test split"),
+            (lambda s: _without(s, 2, "test"), "Step '2' of 'toy' has no test split"),
             (lambda s: _without_class(s), "Class 'c' is in the last step's test and not in its training data"),
         ],
     )

@@ -11,6 +11,7 @@ import numpy as np
 from driftline.curate.core.errors import IncompatibleStream
 from driftline.eval.answers import evaluate_split
 from driftline.eval.learner import Learner
+from driftline.eval.protocol import require, require_two
 from driftline.eval.rows import Row
 from driftline.eval.visits import newest
 from driftline.stream_builder.step import Split, Step
@@ -19,20 +20,10 @@ from driftline.stream_builder.stream import Stream
 
 def check(stream: Stream, streaming: bool) -> None:
     """Raise IncompatibleStream, naming the step and split, if the protocol cannot run on the stream."""
-    if len(stream.steps) < 2:
-        raise IncompatibleStream(
-            f"The stream {stream.name!r} has {len(stream.steps)} step.",
-            "CLEAR's protocols need at least two: next-domain accuracy tests on the step after.",
-            "Use more buckets.",
-        )
-    for step in stream.steps:
-        for split in ("train",) if streaming else ("train", "test"):
-            if split not in step.splits:
-                raise IncompatibleStream(
-                    f"Step {step.name!r} of {stream.name!r} has no {split} split.",
-                    f"{'clear-streaming' if streaming else 'clear-iid'} needs one in every step.",
-                    "Use longer steps" + ("." if split == "train" else ", or clear-streaming."),
-                )
+    require_two(stream, "next-domain accuracy tests on the step after.", "Use more buckets.")
+    name, other = ("clear-streaming", "") if streaming else ("clear-iid", ", or clear-streaming")
+    why = f"{name} needs one in every step."
+    require(stream, ("train",) if streaming else ("train", "test"), why, f"Use longer steps{other}.")
 
 
 def iid(stream: Stream, learner: Learner) -> Iterator[Row]:

@@ -13,7 +13,7 @@ from driftline.curate.core.errors import BadConfig, IncompatibleStream
 from driftline.curate.core.outside.names import is_count
 from driftline.eval.experiment.settings import NO_EFFECT
 from driftline.eval.learner import Learner, Task
-from driftline.eval.protocol import MAJORITY, Protocol, Ran, Result, Roles, Score, Start
+from driftline.eval.protocol import MAJORITY, Protocol, Ran, Result, Roles, Score, Start, require
 from driftline.eval.protocols.near_future import loop
 from driftline.eval.protocols.near_future.score import decisive, scored, step_tested
 from driftline.eval.reveals import Reveals, check_label_time, has_label_time, reveals
@@ -91,13 +91,8 @@ class NearFuture(Protocol):
 
     def check(self, stream: Stream) -> None:
         """Raise IncompatibleStream for a step without test split, a single class, or too few samples."""
-        for step in stream.steps:
-            if "test" not in step.splits or not len(step.splits["test"]):
-                raise IncompatibleStream(
-                    f"Step {step.name!r} of {stream.name!r} has no test split.",
-                    "near-future measures retention on held-out samples of every period.",
-                    "Use driftline stream from-table --test-share 0.1.",
-                )
+        why = "near-future measures retention on held-out samples of every period."
+        require(stream, ("test",), why, "Use driftline stream from-table --test-share 0.1.")
         check_label_time(stream)
         shown = self._shown(trains := self.trains(stream))
         n = sum(map(len, trains))

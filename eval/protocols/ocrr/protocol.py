@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from driftline.curate.core.atomic_io import fingerprint
-from driftline.curate.core.errors import BadArray, IncompatibleStream
+from driftline.curate.core.errors import BadArray
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.experiment.presets import fitting
 from driftline.eval.experiment.rehearsal import rehearsal
@@ -20,7 +20,7 @@ from driftline.eval.experiment.settings import NO_EFFECT
 from driftline.eval.learner import Learner, Task
 from driftline.eval.learners import LEARNERS
 from driftline.eval.memory.correction_ledger import Ledger, verify
-from driftline.eval.protocol import Protocol, Result, Roles
+from driftline.eval.protocol import Protocol, Result, Roles, require
 from driftline.eval.protocols.ocrr import loop, policies, scenarios
 from driftline.eval.protocols.ocrr.score import MEASURES, SCORES, decisive, score_of_counts, scored
 from driftline.eval.reveals import check_label_time
@@ -71,12 +71,9 @@ class Ocrr(Protocol):
         """Raise IncompatibleStream if a step lacks a split, or a part of the scenario would be empty; BadArray for
         samples of two shapes or vectors that are not finite, which would reach the memories of learners."""
         check_label_time(stream)
+        require(stream, ("train", "test"), "ocrr needs both.")
         for step in stream.steps:
             for split in ("train", "test"):
-                if split not in step.splits:
-                    raise IncompatibleStream(
-                        f"Step {step.name!r} of {stream.name!r} has no {split} split.", "ocrr needs both."
-                    )
                 x, which = step[split].x, f"{stream.name!r}, {split} split of step {step.name!r}"
                 if x.shape[1:] != stream.x_shape:
                     raise BadArray(f"{which}: samples of shape {x.shape[1:]}.", f"Expected {stream.x_shape}.")

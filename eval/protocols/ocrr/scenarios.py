@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from driftline.curate.core.errors import IncompatibleStream
 from driftline.eval.memory.knn_index import unit
+from driftline.eval.protocol import require_two
 from driftline.stream_builder.step import NEVER
 from driftline.stream_builder.stream import Split, Stream
 
@@ -52,8 +53,7 @@ def cut(stream: Stream, kind: Kind, held_out: int, tests: int, shuffled: bool, m
     kind = ("temporal" if several else "categorical") if kind == "auto" else kind
     train, test = stream.flat("train"), stream.flat("test")
     if kind == "temporal":
-        if not several:
-            raise IncompatibleStream(f"{stream.name!r} has one step.", "The scenario temporal needs at least two.")
+        require_two(stream, "in the scenario temporal the last is novel.")
         new, new_test = (_of_last(stream, side) for side in ("train", "test"))
     elif kind == "categorical":
         classes = _held_out(stream, held_out, seed)

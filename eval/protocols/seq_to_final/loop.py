@@ -12,27 +12,20 @@ from driftline.curate.core.errors import IncompatibleStream
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.answers import evaluate_split
 from driftline.eval.learner import Learner
+from driftline.eval.protocol import require, require_two
 from driftline.eval.rows import Row
 from driftline.stream_builder.stream import Step, Stream
 
 
 def check(stream: Stream, val_share: float = 0.0) -> None:
     """Raise IncompatibleStream, naming step and split or class, if the protocol cannot run on the stream."""
-    if len(stream.steps) < 2:
-        raise IncompatibleStream(
-            f"The stream {stream.name!r} has {len(stream.steps)} step.",
-            "seq-to-final needs history: at least two steps.",
-            "Compose one with driftline stream compose.",
-        )
-    for step in stream.steps:
-        for split in ("train", "val"):
-            if not len(step.splits.get(split, ())) and not (split == "val" and val_share):
-                raise IncompatibleStream(
-                    f"Step {step.name!r} of {stream.name!r} has no {split} split.",
-                    "seq-to-final chooses hyper-parameters on validation data of every step, never on test data.",
-                    "Make the stream with one (stream compose does, arrays name it in `split`), or take it from the "
-                    "training data: --set val_share=0.2.",
-                )
+    require_two(stream, "seq-to-final needs history.", "Compose one with driftline stream compose.")
+    why = "seq-to-final chooses hyper-parameters on validation data of every step, never on test data."
+    way_out = (
+        "Make the stream with one (stream compose does, arrays name it in `split`), or take it from the training data: "
+        "--set val_share=0.2."
+    )
+    require(stream, ("train",) if val_share else ("train", "val"), why, way_out)
     if val_share and not any(len(with_val(_labels(step), val_share, 0)["train"]) for step in stream.steps):
         raise IncompatibleStream(
             f"Validation takes all training data of {stream.name!r}.",
@@ -40,10 +33,7 @@ def check(stream: Stream, val_share: float = 0.0) -> None:
             "Use longer steps.",
         )
     last = stream.steps[-1]
-    if not len(last.splits.get("test", ())):
-        raise IncompatibleStream(
-            f"The last step of {stream.name!r}, {last.name!r}, has no test split.", "seq-to-final tests there."
-        )
+    require(stream, ("test",), "seq-to-final tests on the last step.", steps=[last])
     trained = np.bincount(last["train"].y, minlength=len(stream.classes))
     tested_classes = np.unique(last["test"].y)
     if len(lost := tested_classes[trained[tested_classes] == 0]):

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from driftline.ext import (
-    IncompatibleStream,
     Learner,
     Protocol,
     Result,
@@ -15,6 +14,7 @@ from driftline.ext import (
     Stream,
     Task,
     evaluate_split,
+    require,
 )
 
 
@@ -26,8 +26,7 @@ class FirstOnly(Protocol):
     roles = Roles(step=lambda row: int(row.tested_on), decisive=lambda rows: rows[-1:])
 
     def check(self, stream: Stream) -> None:
-        if any("test" not in step.splits for step in stream.steps):
-            raise IncompatibleStream(f"A step of {stream.name!r} has no test split.", "Expected one in every step.")
+        require(stream, ["train", "test"], "Expected them in every step.")
 
     def task(self, stream: Stream) -> Task:
         return Task(len(stream.classes), stream.x_shape, len(stream.steps))
