@@ -13,6 +13,7 @@ from driftline.curate.core.errors import BadInput
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.core.times.dates import last_second, precision_of, seconds_of
 from driftline.eval.scoring.bands import Band
+from driftline.eval.scoring.decay import HalfLife
 from driftline.eval.service_log.causes import Split, Stale, split, staleness
 from driftline.eval.service_log.cells import LEAST, Cells, cells_of
 from driftline.eval.service_log.forecast import Advice, Ahead, advice, forecast
@@ -24,7 +25,6 @@ from driftline.eval.service_log.versions import Version, read_versions
 
 UNITS = ("year", "month", "week", "day")
 FEWEST = 4  # periods of the unit that is chosen
-UNKNOWN = Band(*[np.array(math.nan)] * 3)
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class Aged:
     """() the same at one mix of classes and groups"""
     curve: Curve
     stale: Stale | None
-    half_life: Band
-    """() periods; NaN unless staleness is shown"""
+    half_life: HalfLife | None
+    """in periods; None unless staleness is shown"""
     split: Split | None
     split_because: str
     ahead: list[Ahead]
@@ -117,12 +117,12 @@ def aged(
     fit, fixed = (line(*of, values[use], cells.effective[use]) for values in (cells.accuracy, cells.fixed))
     slopes = [fit.slope, fixed.slope]
     if cells.labels == "only":
-        slopes = [Band(one.value, UNKNOWN.low, UNKNOWN.high) for one in slopes]
+        slopes = [Band(one.value, *[np.array(math.nan)] * 2) for one in slopes]
     curve, ahead, stale = by_age(cells, fit), forecast(cells, fit, len(cut)), staleness(cells, trained.tolist())
     fades = stale is not None and stale.shown
     return Aged(
         cut, tuple(stated.get(name, Version(name)) for name in log.versions), tuple(trained.tolist()), cells, fit,
-        slopes[0], slopes[1], curve, stale, half_life(cells, curve, fit, rng_for(seed, "age")) if fades else UNKNOWN,
+        slopes[0], slopes[1], curve, stale, half_life(cells, curve, fit, rng_for(seed, "age")) if fades else None,
         *split(cells), ahead, advice(cells, fit, trained.tolist(), ahead, stale, costs, cut.unit), _counts(log, cells),
         tuple(notes_of(log, stated, cells, cut)), log,
     )  # fmt: skip

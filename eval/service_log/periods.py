@@ -13,7 +13,6 @@ from driftline.curate.core.times.dates import iso
 
 DAY = 86_400
 MONDAY = 4 * DAY  # the first Monday after 1970
-MOST = 10_000
 
 
 @dataclass(frozen=True)

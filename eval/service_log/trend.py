@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from driftline.eval.scoring.bands import Array, Band, Floats, quantiles, share
-from driftline.eval.scoring.decay import first_below
+from driftline.eval.scoring.bands import Array, Band, Floats, share
+from driftline.eval.scoring.decay import HalfLife, half_lives
+from driftline.eval.scoring.sums import Drawn
 from driftline.eval.service_log.cells import Cells
 
 Ints = npt.NDArray[np.int64]
@@ -24,6 +25,7 @@ MEMORIES = {0.0: 0.1, 0.6: 0.5, 0.95: 1.0}
 """likeness of a period and the next → how much it is expected. Few periods cannot show a long memory, which alone looks
 like a fall: equal weights call 7 % of such logs falling where 2.5 % is stated"""
 DRAWS = 400  # of a half-life
+MANY = 1e6  # clusters: draws are as wide as they should be
 
 
 @dataclass(frozen=True)
@@ -183,14 +185,9 @@ def by_age(cells: Cells, fit: Line) -> Curve:
     return Curve(lags.astype(np.int64), band, share(*np.array(left).T), np.array(count, np.int64))
 
 
-def half_life(cells: Cells, curve: Curve, fit: Line, rng: np.random.Generator) -> Band:
-    """() lags until half of the accuracy above chance is left, by the nearest curve that only falls (isotonic): the
-    first of many small cells that is low by chance ends nothing. Infinity: never in the tested time. Replicates draw
-    cells with the scatter of labels and periods."""
+def half_life(cells: Cells, curve: Curve, fit: Line, rng: np.random.Generator) -> HalfLife:
+    """In periods. Replicates draw cells with the scatter of labels and periods."""
     use = cells.usable
-    known = np.flatnonzero(np.isfinite(curve.retained))
-    if len(known) < 2 or known[0]:
-        return Band(*[np.array(math.nan)] * 3)
     version, lag, accuracy = (of[use] for of in (cells.version, cells.lag, cells.accuracy))
     of_pairs = rng.multinomial(DRAWS, fit.scatter.weight)
     drawn = [
@@ -198,26 +195,13 @@ def half_life(cells: Cells, curve: Curve, fit: Line, rng: np.random.Generator) -
         for g, n in enumerate(of_pairs.tolist())
         if n
     ]
-    young = {int(v): k for k, v in enumerate(version) if lag[k] == curve.lags[0]}
-    pairs = [
-        [(k, young[int(version[k])]) for k in np.flatnonzero(lag == curve.lags[a]).tolist() if int(version[k]) in young]
-        for a in known.tolist()
-    ]
     above = np.concatenate([accuracy[None], *drawn]) - cells.chance
-    sums = [[above[:, list(of)].sum(1) for of in zip(*one, strict=True)] for one in pairs]
-    left = np.stack([share(now, np.where(first > 0, first, np.nan)) for now, first in sums], 1)
-    worth = curve.versions[known].astype(np.float64)
-    times = _halves(left, worth, (curve.lags[known] - curve.lags[0]).astype(np.float64))
-    low, high = quantiles(times[1:], (0.025, 0.975))
-    return Band(times[0], low, high)
-
-
-def _halves(left: Floats, worth: Floats, since: Floats) -> Floats:
-    """left (B, A): shares of so many versions (A,) → (B,) lags."""
-    from scipy.optimize import isotonic_regression
-
-    out = np.full(len(left), math.nan)
-    for k in np.flatnonzero(np.isfinite(left).all(1)).tolist():
-        falls = isotonic_regression(left[k], weights=worth, increasing=False).x
-        out[k] = first_below(falls / falls[0], 0.5, since)
-    return out
+    young = {int(v): k for k, v in enumerate(version) if lag[k] == curve.lags[0]}
+    known = np.flatnonzero(curve.versions)
+    left = np.full((len(above), len(known)), math.nan)
+    for a, age in enumerate(curve.lags[known].tolist()):
+        both = [k for k in np.flatnonzero(lag == age).tolist() if int(version[k]) in young]
+        first = above[:, [young[int(version[k])] for k in both]].sum(1)
+        left[:, a] = share(above[:, both].sum(1), first)
+    replicates = Drawn(left[:1], left[1:, None], left[:1, None], np.zeros((0, 1, 1, len(known))), MANY)
+    return half_lives(replicates, curve.lags[known].astype(np.float64), np.array([len(known) > 1]))[0]

@@ -52,9 +52,11 @@ def alarm_of(aged: Aged, text: str) -> dict[str, Any]:
 def _measured(aged: Aged, name: str) -> tuple[float | None, ...]:
     """Value, low, high."""
     cells = aged.cells
-    if name in ("slope", "half_life_days"):
-        band, scale = (aged.slope, 1.0) if name == "slope" else (aged.half_life, aged.days_a_period)
-        return tuple(scale * float(end) for end in (band.value, band.low, band.high))
+    if name == "slope":
+        return float(aged.slope.value), float(aged.slope.low), float(aged.slope.high)
+    if name == "half_life_days":
+        half = aged.half_life
+        return (None,) * 3 if half is None else tuple(x * aged.days_a_period for x in (half.value, half.low, half.high))
     last = int(cells.period[cells.usable].max())
     if name == "forecast":
         if not aged.ahead:

@@ -17,7 +17,9 @@ from driftline.eval.service_log.periods import day_of
 def document(aged: Aged, alarm: str | None = None) -> dict[str, Any]:
     """JSON of everything; numbers that are not known are None. Raises BadConfig for an alarm that is none."""
     cells, curve, causes = aged.cells, aged.curve, aged.split
-    half = [float(end) * aged.days_a_period for end in vars(aged.half_life).values()]
+    half = [None] * 4 if aged.half_life is None else [
+        getattr(aged.half_life, name) * aged.days_a_period for name in ("value", "low", "high", "extrapolated")
+    ]  # fmt: skip
     retained = zip((curve.lags - curve.lags[0]).tolist(), curve.retained.tolist(), strict=True)
     parts = {} if causes is None else {"harder": causes.harder, "older": causes.older}
     out = {
@@ -32,7 +34,8 @@ def document(aged: Aged, alarm: str | None = None) -> dict[str, Any]:
         "curve": {"age_periods": curve.lags, "versions": curve.versions, **vars(curve.accuracy)},
         "retained": {str(lag): left for lag, left in retained if lag},
         "half_life_days": half[0],
-        "half_life_interval_days": half[1:],
+        "half_life_interval_days": half[1:3],
+        "half_life_extrapolated_days": half[3],
         "split": {name: band.value for name, band in parts.items()} or None,
         "split_intervals": {name: (band.low, band.high) for name, band in parts.items()} or None,
         "split_because": aged.split_because or None,

@@ -94,11 +94,15 @@ def _mix(aged: Aged) -> Text:
 
 def _half_life(aged: Aged) -> Text:
     half, unit = aged.half_life, aged.periods.unit
-    if math.isnan(half.value):
+    if half is None or half.why == "no later tests":
         return ""
+    if half.why:
+        return (
+            f"No half-life: accuracy above chance {half.why.replace('never above chance', 'is not there when young')}."
+        )
     if math.isinf(half.value):
-        tested = int(aged.curve.lags[-1] - aged.curve.lags[0])
-        return f"Half of its accuracy above chance was never gone within {tested} {unit}s."
+        more = f"; if it goes on so, after {half.extrapolated:.0f}" if math.isfinite(half.extrapolated) else ""
+        return f"Half of its accuracy above chance was never gone within {half.tested:.0f} {unit}s{more}."
     high = "more" if math.isinf(half.high) else f"{half.high:.1f}"
     return f"Half of its accuracy above chance was gone after {half.value:.1f} {unit}s ({half.low:.1f} to {high})."
 
