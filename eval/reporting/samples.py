@@ -130,10 +130,10 @@ def section(
     what a sample's id unfolds."""
     lists: list[tuple[str, Mapping[str, Any] | None]] = [
         (
-            f"Every learner loses them, even when it is fresh ({{}} of {lost['tested']:,} test samples)",
+            f"Every learner is wrong on them, even newly trained ({{}} of {lost['tested']:,} test samples)",
             lost["everyone"],
         ),
-        ("Only old models lose them: every fresh model is right, every oldest model wrong ({})", lost["only_old"]),
+        ("Only old models are wrong: every newly trained one is right, every oldest one wrong ({})", lost["only_old"]),
     ]
     if differ := lost["differ"]:
         for (one, other), part in zip((differ["learners"], differ["learners"][::-1]), differ["won"], strict=True):

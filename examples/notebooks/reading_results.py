@@ -69,7 +69,7 @@ results.ageing().round(2)
 # %%
 document = results.whole()
 facts = zip(document["results"], document["ageing"]["results"], strict=True)
-half_lives = {result["learner"]: of["half_life"] for result, of in facts if of}
+half_lives = {result["learner"]: vars(of.half_life) for result, of in facts if of}
 pd.DataFrame(half_lives)
 
 # %% [markdown]
