@@ -16,9 +16,18 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from driftline.eval.protocol import Score, primary_of
 from driftline.eval.reporting.ageing import retrained, together
-from driftline.eval.reporting.compared import of_part, scores_of_members
+from driftline.eval.reporting.compared import of_part
+from driftline.eval.reporting.first_by_rank import (
+    Part,
+    Result,
+    below_all,
+    competitors,
+    labelled,
+    name_of,
+    range_of,
+    ranked,
+)
 from driftline.eval.reporting.markup import render
 from driftline.eval.reporting.protocols import Lead, page_of
 from driftline.eval.reporting.text import (
@@ -30,20 +39,15 @@ from driftline.eval.reporting.text import (
     points,
     seconds_text,
     span,
-    value_text,
-    within,
 )
-from driftline.eval.scoring import ranking
 from driftline.eval.scoring.ageing import Ageing
 from driftline.eval.scoring.bands import Band
 from driftline.eval.scoring.net import Net, holm_named
-from driftline.eval.scoring.ranking import bound, mean_of, rival
+from driftline.eval.scoring.ranking import bound, rival
 
 LEAST = 30  # test samples: with fewer, an interval is 36 points wide or more
 FEW_SEEDS = 5
 CONTROL = "driftline eval … --control 20"
-Part = Mapping[str, Any]
-Result = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -77,46 +81,35 @@ def answer(part: Part) -> Answer | None:
     page = page_of(part)
     names = {r["place"]: r["label"] for r in part["results"]}
     old = of_part(part.get("old", ()), names) if part.get("ageing") and page.ages else None
-    if lead := page.lead(part):
+    lead = page.lead(part)
+    below = None if lead else below_all(part)
+    old = None if below else old
+    if lead:
         headline, key = _led(lead, part), lead.sentence
+    elif below:
+        headline, key = below
     elif old:
         headline, key = _aged(part, old)
     elif part.get("ageing") and page.ages:
         headline, key = "How models age cannot be told", Markup(_one_age(part))
     else:
-        headline, key = _ranked(part)
+        headline, key = ranked(part)
     takeaways = [_first_when_old(part, old), _harder(part), _frozen(part), _half_life(part, old)] if old else []
-    takeaways += [_ranked(part)[1]] if part.get("ageing") and page.ages and not old and not lead else []
-    takeaways += [] if len([one for one in takeaways if one]) > 1 else [_cost(_competitors(part["results"]))]
-    may, may_not = _may(part, old, lead), _may_not(part, old, lead)
+    takeaways += [ranked(part)[1]] if part.get("ageing") and page.ages and not old and not lead and not below else []
+    takeaways += [] if len([one for one in takeaways if one]) > 1 else [_cost(competitors(part["results"]))]
+    may, may_not = _may(part, old, lead, below is not None), _may_not(part, old)
     sentences = [key, *filter(None, takeaways)][:4]
     return Answer(headline, tuple(sentences), tuple(may), tuple(may_not))
-
-
-def _competitors(results: Sequence[Result]) -> list[Result]:
-    """Rivals that see samples; if there are none, rivals."""
-    rivals = [r for r in results if rival(r)]
-    return [r for r in rivals if r.get("standing") != "blind"] or rivals
-
-
-def name_of(result: Result) -> Markup:
-    """Its label in bold."""
-    return render("strong", result["label"])
-
-
-def _labelled(part: Part) -> dict[int, Result]:
-    """By position in the document."""
-    return {r["place"]: r for r in part["results"]}
 
 
 # ---- by age -----------------------------------------------------------------------------------------------------
 
 
 def _best_old(part: Part, old: Mapping[str, Any]) -> list[Result]:
-    """The group that is first when old and not told apart, with what ageing is after Holm over it; the first alone, if
-    nothing was tested."""
-    by_place = _labelled(part)
-    group = [by_place[i] for i in (old["ties"][0] if old["ties"] else old["members"][:1])]
+    """The group that is first when old and not told apart, with what ageing is after Holm over it; all, if nothing was
+    tested."""
+    by_place = labelled(part)
+    group = [by_place[i] for i in (old["ties"][0] if old["ties"] else old["members"])]
     nets = iter(holm_named([r["net"] for r in group if r.get("net") is not None]))
     return [r if r.get("net") is None else {**r, "net": next(nets)} for r in group]
 
@@ -132,7 +125,7 @@ def _aged(part: Part, old: Mapping[str, Any]) -> tuple[str, Markup]:
             counted(old["samples"], "test sample"), chance
         )
     nets = [net for r in group if (net := r.get("net")) is not None and net.points_per_year is not None]
-    fall, who = _range([_loss(r) for r in group], 1), listed([name_of(r) for r in group])
+    fall, who = range_of([_loss(r) for r in group], 1), listed([name_of(r) for r in group])
     behind = Markup("{} points a {} behind newer models of the same method").format(fall, one_of(unit))
     several = len(group) > 1
     if not nets:
@@ -148,7 +141,7 @@ def _aged(part: Part, old: Mapping[str, Any]) -> tuple[str, Markup]:
 
 def _controlled(group: Sequence[Result], nets: Sequence[Net], time: str, who: Markup) -> tuple[str, Markup]:
     """The same with a control. time: the oldest age. who: the group's names."""
-    net = _range([float(one.points_per_year.value) / 100 for one in nets if one.points_per_year is not None], 1)
+    net = range_of([float(one.points_per_year.value) / 100 for one in nets if one.points_per_year is not None], 1)
     of_control = f"net of a control in which nothing can age ({_draws(nets)})"
     states = {one.is_ for one in nets}
     if states == {"ageing"}:
@@ -175,12 +168,6 @@ def _draws(nets: Sequence[Net]) -> str:
     return f"{fewest} draws" if fewest >= wanted else f"{fewest} of {wanted} draws"
 
 
-def _range(values: Sequence[float], digits: int) -> str:
-    """The least and the most of shares, in points; one number if they are equal in print."""
-    low, high = (f"{100 * end:.{digits}f}".replace("-", "−") for end in (min(values), max(values)))
-    return low if low == high else f"{low} to {high}"
-
-
 def _loss(r: Result) -> float:
     return float(r["aged"].curve.loss.value)
 
@@ -200,7 +187,7 @@ def _first_when_old(part: Part, old: Mapping[str, Any]) -> Markup:
     """Who is first at the oldest age, by a paired test."""
     group, unit = _best_old(part, old), part["ageing"]["unit"]
     curves = [r["aged"].curve for r in group]
-    now, fresh = (_range([float(c.accuracy.value[k]) for c in curves], 1) for k in (-1, 0))
+    now, fresh = (range_of([float(c.accuracy.value[k]) for c in curves], 1) for k in (-1, 0))
     time = span(float(curves[0].age[-1]), unit)
     names = _these(group)
     samples = counted(old["samples"], "test sample")
@@ -209,7 +196,7 @@ def _first_when_old(part: Part, old: Mapping[str, Any]) -> Markup:
         text = Markup("When {} old, {} is right on {} % of {}; newly trained, on {} % of them.")
         return text.format(time, names, now, samples, fresh)
     if not old["ties"]:
-        text = Markup("When {} old, {} is right on {} % of {} (newly trained: {} %); differences were not tested.")
+        text = Markup("When {} old, {}: {} % of {} (newly trained: {} %); differences were not tested.")
         return text.format(time, names, now, samples, fresh)
     if len(group) == 1:
         text = Markup("When {} old, {} is the most accurate, beyond chance: {} % of {} (newly trained: {} %).")
@@ -244,7 +231,7 @@ def _frozen(part: Part) -> Markup | None:
     if np.isnan([*levels, *fresh]).any():
         return None
     text = Markup("{}, never retrained: {} % on the last period, where newly trained models reach {} %.")
-    return text.format(listed([name_of(r) for r in frozen]), _range(levels, 1), _range(fresh, 1))
+    return text.format(listed([name_of(r) for r in frozen]), range_of(levels, 1), range_of(fresh, 1))
 
 
 def _never(r: Result) -> bool:
@@ -266,81 +253,14 @@ def _half_life(part: Part, old: Mapping[str, Any]) -> Markup | None:
     return text.format(name_of(r), value, within_ends) if not value.startswith("not") else None
 
 
-# ---- by rank ----------------------------------------------------------------------------------------------------
-
-
-def floors(part: Part) -> dict[str, float]:
-    """What answers that see no sample reach by the primary score: references, and learners that are blind."""
-    score = part["primary"] or primary_of(part)
-    blind = {r["label"]: mean_of(score, r) for r in part["results"] if r.get("standing") == "blind"}
-    return ranking.references(part["results"]) | {name: mean for name, mean in blind.items() if mean is not None}
-
-
-def _ranked(part: Part) -> tuple[str, Markup]:
-    """Headline and key sentence by the primary score."""
-    score: Score = part["primary"] or primary_of(part)
-    results = _competitors(part["results"])
-    if not results or not (best := ranking.best(score, results)):
-        return f"No learner can be ranked by {score.label}", Markup("None reached it with all of the most seeds.")
-    names = {r["place"]: r["label"] for r in part["results"]}
-    group = of_part(part.get("compared", ()), names)
-    bands, by_place = scores_of_members(group), _labelled(part)
-    tie = [by_place[i] for i in group["ties"][0]] if group and group["ties"] else []
-    first = [r for r in tie if any(r is other for other in results)] or best
-    value = _value(score, best[0], bands)
-    top = max(floors(part).items(), key=lambda pair: score.gain(pair[1]), default=None)
-    constant = Markup(" {} reaches {}.").format(top[0].capitalize(), _shown(score, top[1])) if top else Markup()
-    if top and not _beats(score, best[0], top[1], bands):
-        text = Markup("{} reaches {}; the best of {} that see samples, {}, reaches {}, which is not above it.")
-        of = counted(len(results), "learner")
-        return f"No learner is above {top[0]}", text.format(
-            top[0].capitalize(), _shown(score, top[1]), of, name_of(best[0]), value
-        )
-    who = listed([name_of(r) for r in first])
-    if len(results) == 1:
-        return f"One learner, {score.label}", Markup("{}: {}.{}").format(who, value, constant)
-    if not tie or not any(r is best[0] for r in tie):
-        text = Markup("{} is first by {}, {}; differences were not tested.{}")
-        return f"The first of {len(results)} learners is not proven", text.format(who, score.label, value, constant)
-    if len(first) == 1:
-        text = Markup("{} has the best {} of {} learners, {}, beyond chance.{}")
-        return f"One learner is ahead by {score.label}", text.format(who, score.label, len(results), value, constant)
-    means = [mean for r in first if (mean := mean_of(score, r)) is not None]
-    shown = (
-        f"{_range(means, 1)} %"
-        if score.unit == "share"
-        else f"{_shown(score, min(means))} to {_shown(score, max(means))}"
-    )
-    text = Markup("{} are not told apart by {}: {}.{}")
-    return f"{len(first)} of {len(results)} learners are first together", text.format(who, score.label, shown, constant)
-
-
-def _shown(score: Score, value: float | None) -> str:
-    return value_text(score, value) + " %" * (score.unit == "share")
-
-
-def _value(score: Score, r: Result, bands: Mapping[int, Band]) -> str:
-    """A score with its 95 % interval."""
-    if r["place"] in bands and score.unit == "share":
-        value, _, rest = within(bands[r["place"]]).partition(" ")
-        return f"{value} % {rest}".rstrip()
-    return _shown(score, mean_of(score, r))
-
-
-def _beats(score: Score, r: Result, floor: float, bands: Mapping[int, Band]) -> bool:
-    """Whether a result is above a floor beyond its interval; by its mean, if that is not known."""
-    mean = mean_of(score, r)
-    if r["place"] in bands and score.higher_is_better:
-        return bool(float(bands[r["place"]].low) > floor)
-    half = (r.get("ci95_samples") or {}).get(score.name) or 0.0
-    return score.gain(mean) - half > score.gain(floor)
+# ---- by rank ------------------------------------------------------------------------------------------------
 
 
 def _led(lead: Lead, part: Part) -> str:
     """The headline above a protocol's own key sentence."""
     if not lead.above:
         return "No learner is above answers that see no sample"
-    verb, of = "is" if len(lead.above) == 1 else "are", counted(len(_competitors(part["results"])), "learner")
+    verb, of = "is" if len(lead.above) == 1 else "are", counted(len(competitors(part["results"])), "learner")
     return f"{len(lead.above)} of {of} {verb} above answers that see no sample"
 
 
@@ -366,8 +286,8 @@ def _cost(results: Sequence[Result]) -> Markup | None:
     return text.format(name_of(cheap), times[0], name_of(dear), factor, times[1])
 
 
-def _may(part: Part, old: Mapping[str, Any] | None, lead: Lead | None) -> list[Markup]:
-    """What the numbers carry."""
+def _may(part: Part, old: Mapping[str, Any] | None, lead: Lead | None, below: bool) -> list[Markup]:
+    """What the numbers carry. below: no learner is above answers that see no sample."""
     may: list[Markup] = []
     enough = old is not None and old["samples"] >= LEAST
     if old and enough:
@@ -387,7 +307,7 @@ def _may(part: Part, old: Mapping[str, Any] | None, lead: Lead | None) -> list[M
             may.append(Markup("that models up to {} old are behind retrained ones here").format(time))
         if len(group) == 1 and old["ties"]:
             may.append(Markup("that {} is the most accurate when {} old").format(name_of(group[0]), time))
-    if not old and not lead:
+    if not old and not lead and not below:
         names = {r["place"]: r["label"] for r in part["results"]}
         tested = of_part(part.get("compared", ()), names)
         if tested and tested["ties"] and len(tested["ties"]) > 1:
@@ -397,7 +317,7 @@ def _may(part: Part, old: Mapping[str, Any] | None, lead: Lead | None) -> list[M
     return may or [Markup("nothing beyond these runs and these test samples")]
 
 
-def _may_not(part: Part, old: Mapping[str, Any] | None, lead: Lead | None) -> list[Markup]:
+def _may_not(part: Part, old: Mapping[str, Any] | None) -> list[Markup]:
     """What they do not."""
     may_not: list[Markup] = []
     seeds = max(len(r["seeds"]) for r in part["results"])

@@ -16,6 +16,7 @@ from driftline.eval.scoring.ageing import Ageing
 from driftline.eval.scoring.bands import Array, Band
 from driftline.eval.scoring.comparing import compare, differences, ties_of
 from driftline.eval.scoring.ranking import comparable, rival
+from driftline.eval.scoring.significance import holm
 from driftline.eval.scoring.sums import Resampling
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -57,7 +58,8 @@ def old_of(
 ) -> list[dict[str, Any]]:
     """The same by accuracy at the oldest age of the curves, on the same test samples: of each group of comparable
     results those that are retrained and tested together (`members`), in the order of that accuracy, with the number of
-    test samples of one run. ties: as `facts_of`; [] if it cannot be tested."""
+    test samples of one run. ties: as `facts_of`, with too few seeds of these trained models alone; [] if it cannot
+    be tested."""
     per_group, runs_of, step_of = [], groups(runs), stored_protocol(document["protocol"]).roles.step
     for group in comparable(document):
         position = {id(result): i for i, result in enumerate(document["results"])}
@@ -77,7 +79,9 @@ def old_of(
         members = [i for i, _ in chosen]
         samples = sum(row.n for row in decisive(runs_of[members[0]][0].rows))
         apart = differences([runs_of[i] for i in members], clusters, decisive) if len(members) > 1 else None
-        ties = [] if apart is None else ties_of(np.arange(len(members)), apart.adjusted)
+        ties = () if apart is None else ties_of(np.arange(len(members)), apart.adjusted)
+        if apart is not None and not ties:  # too few seeds: of these trained models, over other test samples
+            ties = ties_of(np.arange(len(members)), holm(apart.p_outcomes))
         per_group.append({"members": members, "ties": [[members[i] for i in tie] for tie in ties], "samples": samples})
     return per_group
 

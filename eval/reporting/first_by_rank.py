@@ -1,0 +1,123 @@
+"""Who is first by the primary score of comparable results, above answers that see no sample."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from driftline.eval.protocol import MAJORITY, Score, primary_of
+from driftline.eval.reporting.compared import of_part, scores_of_members
+from driftline.eval.reporting.markup import render
+from driftline.eval.reporting.text import counted, listed, value_text, within
+from driftline.eval.scoring import ranking
+from driftline.eval.scoring.bands import Band
+from driftline.eval.scoring.ranking import mean_of, rival
+
+Part = Mapping[str, Any]
+Result = Mapping[str, Any]
+
+
+def competitors(results: Sequence[Result]) -> list[Result]:
+    """Rivals that see samples; if there are none, rivals."""
+    rivals = [r for r in results if rival(r)]
+    return [r for r in rivals if r.get("standing") != "blind"] or rivals
+
+
+def name_of(result: Result) -> Markup:
+    """Its label in bold."""
+    return render("strong", result["label"])
+
+
+def labelled(part: Part) -> dict[int, Result]:
+    """By position in the document."""
+    return {r["place"]: r for r in part["results"]}
+
+
+def range_of(values: Sequence[float], digits: int) -> str:
+    """The least and the most of shares, in points; one number if they are equal in print."""
+    low, high = (f"{100 * end:.{digits}f}".replace("-", "−") for end in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"
+
+
+def floors(part: Part) -> dict[str, float]:
+    """What answers that see no sample reach by the primary score: references, and learners that are blind."""
+    score = part["primary"] or primary_of(part)
+    blind = {r["label"]: mean_of(score, r) for r in part["results"] if r.get("standing") == "blind"}
+    known = {f"the {name}" if name == MAJORITY else name: v for name, v in ranking.references(part["results"]).items()}
+    return known | {name: mean for name, mean in blind.items() if mean is not None}
+
+
+def ranked(part: Part) -> tuple[str, Markup]:
+    """Headline and key sentence by the primary score."""
+    score: Score = part["primary"] or primary_of(part)
+    results = competitors(part["results"])
+    if not results or not (best := ranking.best(score, results)):
+        return f"No learner can be ranked by {score.label}", Markup("None reached it with all of the most seeds.")
+    names = {r["place"]: r["label"] for r in part["results"]}
+    group = of_part(part.get("compared", ()), names)
+    bands, by_place = scores_of_members(group), labelled(part)
+    tie = [by_place[i] for i in group["ties"][0]] if group and group["ties"] else []
+    first = [r for r in tie if any(r is other for other in results)] or best
+    value = _value(score, best[0], bands)
+    top = _floor(part)
+    constant = Markup(" {} reaches {}.").format(_upper(top[0]), _shown(score, top[1])) if top else Markup()
+    who = listed([name_of(r) for r in first])
+    if len(results) == 1:
+        return f"One learner, {score.label}", Markup("{}: {}.{}").format(who, value, constant)
+    if not tie or not any(r is best[0] for r in tie):
+        text = Markup("{} is first by {}, {}; differences were not tested.{}")
+        return f"The first of {len(results)} learners is not proven", text.format(who, score.label, value, constant)
+    if len(first) == 1:
+        text = Markup("{} has the best {} of {} learners, {}, beyond chance.{}")
+        return f"One learner is ahead by {score.label}", text.format(who, score.label, len(results), value, constant)
+    means = [mean for r in first if (mean := mean_of(score, r)) is not None]
+    shown = f"{value_text(score, min(means))} to {_shown(score, max(means))}"
+    text = Markup("{} are not told apart by {}: {}.{}")
+    return f"{len(first)} of {len(results)} learners are first together", text.format(who, score.label, shown, constant)
+
+
+def _floor(part: Part) -> tuple[str, float] | None:
+    """The highest of `floors`."""
+    score: Score = part["primary"] or primary_of(part)
+    return max(floors(part).items(), key=lambda pair: score.gain(pair[1]), default=None)
+
+
+def below_all(part: Part) -> tuple[str, Markup] | None:
+    """Headline and key sentence where no learner is above answers that see no sample, by the primary score."""
+    score: Score = part["primary"] or primary_of(part)
+    top, results = _floor(part), competitors(part["results"])
+    best = ranking.best(score, results)
+    names = {r["place"]: r["label"] for r in part["results"]}
+    bands = scores_of_members(of_part(part.get("compared", ()), names))
+    if top is None or not best or _beats(score, best[0], top[1], bands):
+        return None
+    text = Markup("{} reaches {}; the best of {} that see samples, {}, reaches {}, which is not above it.")
+    values = (_upper(top[0]), _shown(score, top[1]), counted(len(results), "learner"), name_of(best[0]))
+    return f"No learner is above {top[0]}", text.format(*values, _value(score, best[0], bands))
+
+
+def _upper(name: str) -> str:
+    return name[:1].upper() + name[1:]
+
+
+def _shown(score: Score, value: float | None) -> str:
+    return value_text(score, value) + " %" * (score.unit == "share")
+
+
+def _value(score: Score, r: Result, bands: Mapping[int, Band]) -> str:
+    """A score with its 95 % interval."""
+    if r["place"] in bands and score.unit == "share":
+        value, _, rest = within(bands[r["place"]]).partition(" ")
+        return f"{value} % {rest}".rstrip()
+    return _shown(score, mean_of(score, r))
+
+
+def _beats(score: Score, r: Result, floor: float, bands: Mapping[int, Band]) -> bool:
+    """Whether a result is above a floor beyond its interval; by its mean, if that is not known."""
+    mean = mean_of(score, r)
+    if r["place"] in bands and score.higher_is_better:
+        return bool(float(bands[r["place"]].low) > floor)
+    half = (r.get("ci95_samples") or {}).get(score.name) or 0.0
+    return score.gain(mean) - half > score.gain(floor)
