@@ -13,7 +13,7 @@ from driftline.curate.release.writer import seal
 
 
 def export(release: Release, out: Path) -> dict[str, int]:
-    """WebDataset tars, one or more per bucket, with card, metadata and checksums."""
+    """The sharded release: WebDataset tars, one or more per bucket, with card, metadata and checksums."""
     release.verify()
     sums = release.path / "SHA256SUMS"
     for name in release.checksums():
