@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.helpers import correlated
+from support.helpers import correlated, drifting
 
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.protocol import Document
@@ -84,6 +84,18 @@ def test_who_is_above_labels_alone_is_named_beside_them(tmp_path: Any) -> None:
     assert full["ageing_table"] is None, "its models learn after every batch and are tested on the past"
     assert full["first"].title == "Online, near-future and retention"
     assert "labels alone" in {row[0] for row in full["first"].picture.rows}
+
+
+def test_two_seeds_that_cannot_be_tested_hide_no_learner_above_a_constant_answer(tmp_path: Any) -> None:
+    """No p is known then, and all learners are one group."""
+    stream = drifting(steps=1, classes=6, n=240, noise=1.0)
+    evaluate(stream, "ocrr", ["substrate", "nearest-mean", "majority"], [0, 1], {"held_out": 2}, out=tmp_path)
+    (document,) = linked(results_of([tmp_path], [stream]))
+    (part,) = parts(document)
+    found = page_of(part).lead(part)
+    assert found is not None
+    assert set(found.above) == {"substrate", "nearest-mean"}
+    assert "majority" not in found.sentence
 
 
 def test_in_ocrr_a_constant_answer_is_named(tmp_path: Any) -> None:

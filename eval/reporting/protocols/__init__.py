@@ -99,14 +99,14 @@ def lead_of(document: Document, references: Mapping[str, float], alone: str, wha
     tie = [names[i] for i in group["ties"][0]] if group and group["ties"] else []
     ends = {r["label"]: _interval(score, r, scores_of_members(group).get(r["place"])) for r in seeing}
     best, most = max(seeing, key=lambda r: rank(score, r)), max(references.values())
-    above = [] if blind & {*tie} else [name for name, (low, _) in ends.items() if low > most]
+    above = [name for name, (low, _) in ends.items() if low > most]
     values = (100 * value for value in (mean_of(score, best) or 0.0, *ends[best["label"]]))
     share = "{:.1f} % ({:.1f} to {:.1f})".format(*values)
     of = f" of {len(seeing)} learners" if len(seeing) > 1 else ""
     if best["label"] not in above:
         text = "No learner is shown to be above {}: {}. The best{} that look at samples is <strong>{}</strong>, {} {}."
         return Lead(Markup(text).format(alone, known, of, best["label"], share, what), [])
-    others = [name for name in tie if name != best["label"]]
+    others = [name for name in tie if name in above and name != best["label"]]
     place = Markup(", the {}{}").format("best" if tie == [best["label"]] else "highest", of) if of else ""
     place += Markup(", not told apart from {}").format(listed(others)) if others else ""
     text = "<strong>{}</strong> is right on {} {}{}. Without looking: {}."
