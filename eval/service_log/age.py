@@ -96,12 +96,12 @@ def aged(
     log = read_log(several(log), columns, several(labels), end)
     stated = {} if versions is None else read_versions(versions)
     cut = periods_of(log.time, _unit(log) if period == "auto" else period)
-    dates = [_trained(log, stated, v) for v in range(len(log.versions))]
-    order = sorted(range(len(dates)), key=lambda v: (dates[v], log.versions[v]))
-    place = np.empty(len(order), np.int32)
+    dates = {v: _trained(log, stated, v) for v in np.flatnonzero(np.bincount(log.version)).tolist()}
+    order = sorted(dates, key=lambda v: (dates[v], log.versions[v]))  # others have no row that counts
+    place = np.zeros(len(log.versions), np.int32)
     place[order] = np.arange(len(order))
     log.version, log.versions = place[log.version], [log.versions[v] for v in order]
-    trained = cut.number(np.array(dates, np.int64)[order])
+    trained = cut.number(np.array([dates[v] for v in order], np.int64))
     timed = (log.label_time != LATER) & (log.label_time != UNTIMED)
     now = end if end is not None else int(max(log.time.max(), log.label_time[timed].max(initial=log.time[0])))
     cells = cells_of(log, cut, trained, now)

@@ -156,3 +156,11 @@ def test_times_of_data_frames_are_read_in_each_unit_and_zone(unit: Any, zone: st
         read = read_log([source])
         assert read.time.tolist() == expected
         assert (read.label_time - read.time == 86_400).all()
+
+
+def test_a_version_whose_rows_do_not_count_is_none() -> None:
+    k = np.arange(ROWS)
+    frame = log(version=np.where(k % 3 == 0, "v0", "v1"), prediction=np.where(k % 3 == 0, None, "1"))
+    aged = dl.age(frame)
+    assert [one.name for one in aged.versions] == ["v1"]
+    assert "400 rows without a prediction are not used." in aged.notes
