@@ -31,7 +31,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from driftline.eval.reporting.service_log.ages import Ages, age
+from driftline.eval.reporting.logs.ages import Ages, age
 
 Floats = npt.NDArray[np.float64]
 CLASSES, CHANCE, START, DAY = 4, 0.25, np.datetime64("2025-01", "M"), 86_400

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from driftline.eval.integrations.avalanche import Avalanche as Avalanche
     from driftline.eval.integrations.sklearn import Sklearn as Sklearn
     from driftline.eval.integrations.torch import Torch as Torch
-    from driftline.eval.reporting.service_log.ages import age as age
+    from driftline.eval.reporting.logs.ages import age as age
     from driftline.eval.results import Results as Results
     from driftline.pipelines.cli.listing import list_registered as list_registered
     from driftline.pipelines.face.runs import audit as audit
@@ -87,7 +87,7 @@ else:
             "Stream": "driftline.stream_builder.stream:Stream",
             "Torch": "driftline.eval.integrations.torch:Torch",
             "__version__": "driftline.pipelines:VERSION",
-            "age": "driftline.eval.reporting.service_log.ages:age",
+            "age": "driftline.eval.reporting.logs.ages:age",
             "audit": "driftline.pipelines.face.runs:audit",
             "batch": "driftline.pipelines.face.runs:batch",
             "compare": "driftline.pipelines.face.runs:compare",

@@ -66,11 +66,11 @@ def age(
     One row a prediction: time, id, version, prediction; score, label, label_time and group if there are. Of rows with
     one id and version the last counts. Labels may be late or missing for most.
     """
-    from driftline.eval.reporting.service_log.alarm import limit_of
-    from driftline.eval.reporting.service_log.document import document
-    from driftline.eval.reporting.service_log.page import write
-    from driftline.eval.reporting.service_log.runs import write_runs
-    from driftline.eval.service_log.age import aged as aged_of
+    from driftline.eval.logs.age import aged as aged_of
+    from driftline.eval.reporting.logs.alarm import limit_of
+    from driftline.eval.reporting.logs.document import document
+    from driftline.eval.reporting.logs.page import write
+    from driftline.eval.reporting.logs.runs import write_runs
 
     if out is not None:
         guarded_out(out, "age", ("", ".html"))

@@ -10,8 +10,8 @@ import pytest
 from support import log_worlds as worlds
 from support.log_worlds import aged, log_of
 
-from driftline.eval.reporting.service_log.ages import Ages
-from driftline.eval.service_log.causes import half_of
+from driftline.eval.logs.causes import half_of
+from driftline.eval.reporting.logs.ages import Ages
 
 LOGS = 100
 World = Callable[[np.random.Generator], Ages]

@@ -12,8 +12,8 @@ import pytest
 
 import driftline as dl
 from driftline.curate.core.errors import DriftlineError
-from driftline.eval.service_log.columns import base, plain
-from driftline.eval.service_log.reading import read_log
+from driftline.eval.logs.columns import base, plain
+from driftline.eval.logs.reading import read_log
 
 ROWS, RIGHT = 1200, 0.9
 

@@ -22,13 +22,13 @@ from support.logs import write_logs
 import driftline as dl
 from driftline.curate.core.errors import DriftlineError
 from driftline.eval import outcomes
+from driftline.eval.logs.cells import wilson
+from driftline.eval.logs.reading import read_log
+from driftline.eval.logs.trend import half_life, line
 from driftline.eval.protocols.served import Served
 from driftline.eval.rows import Row
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.ageing import ageing
-from driftline.eval.service_log.cells import wilson
-from driftline.eval.service_log.reading import read_log
-from driftline.eval.service_log.trend import half_life, line
 from driftline.stream_builder.stream import Stream
 
 ACCURACY = {"v1": {1: 0.90, 2: 0.87, 3: 0.84, 4: 0.78}, "v2": {4: 0.88, 5: 0.85, 6: 0.82}}

@@ -122,7 +122,7 @@ def logs(folder: Path) -> None:
 
 @reader(logs)
 def service_log(folder: Path) -> None:
-    from driftline.eval.service_log.reading import read_log
+    from driftline.eval.logs.reading import read_log
 
     for name in ("log.parquet", "log.csv"):
         read_log([folder / name], labels=[folder / "labels.jsonl"])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from driftline.eval.reporting.service_log.ages import Ages, age
+from driftline.eval.reporting.logs.ages import Ages, age
 
 DAY = 86_400
 START = np.datetime64("2025-01", "M")

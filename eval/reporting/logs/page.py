@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from driftline.curate.core.atomic_io import write_json, write_text
+from driftline.eval.logs.age import Aged
+from driftline.eval.logs.cells import LEAST
+from driftline.eval.logs.periods import day_of
 from driftline.eval.plotting.charts import Figure, Section, lines
+from driftline.eval.reporting.logs.document import document
+from driftline.eval.reporting.logs.sentences import answer
 from driftline.eval.reporting.markup import Cell, environment, render, script, table
-from driftline.eval.reporting.service_log.document import document
-from driftline.eval.reporting.service_log.sentences import answer
 from driftline.eval.reporting.text import counted, ends, interval, points
-from driftline.eval.service_log.age import Aged
-from driftline.eval.service_log.cells import LEAST
-from driftline.eval.service_log.periods import day_of
 
 TITLE = "This model in service"
 ROWS = 400  # of a table

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.errors import BadInput
-from driftline.eval.service_log.columns import number, seconds, text
+from driftline.eval.logs.columns import number, seconds, text
 
 if TYPE_CHECKING:
     import duckdb

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.errors import BadInput
+from driftline.eval.logs.labels import Chosen, at_constant_mix, chosen_by_score, pending_of
+from driftline.eval.logs.periods import Periods
+from driftline.eval.logs.reading import NONE, Log
 from driftline.eval.scoring.bands import Floats, Z, share, student
-from driftline.eval.service_log.labels import Chosen, at_constant_mix, chosen_by_score, pending_of
-from driftline.eval.service_log.periods import Periods
-from driftline.eval.service_log.reading import NONE, Log
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

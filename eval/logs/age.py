@@ -12,16 +12,16 @@ import numpy as np
 from driftline.curate.core.errors import BadInput
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.core.times.dates import last_second, precision_of, seconds_of
+from driftline.eval.logs.causes import Split, Stale, split, staleness
+from driftline.eval.logs.cells import LEAST, Cells, cells_of
+from driftline.eval.logs.forecast import Advice, Ahead, advice, forecast
+from driftline.eval.logs.notes import notes_of
+from driftline.eval.logs.periods import DAY, Periods, periods_of
+from driftline.eval.logs.reading import LATER, NONE, UNTIMED, Log, read_log
+from driftline.eval.logs.trend import Curve, Line, by_age, half_life, line
+from driftline.eval.logs.versions import Version, read_versions
 from driftline.eval.scoring.bands import Band
 from driftline.eval.scoring.decay import HalfLife
-from driftline.eval.service_log.causes import Split, Stale, split, staleness
-from driftline.eval.service_log.cells import LEAST, Cells, cells_of
-from driftline.eval.service_log.forecast import Advice, Ahead, advice, forecast
-from driftline.eval.service_log.notes import notes_of
-from driftline.eval.service_log.periods import DAY, Periods, periods_of
-from driftline.eval.service_log.reading import LATER, NONE, UNTIMED, Log, read_log
-from driftline.eval.service_log.trend import Curve, Line, by_age, half_life, line
-from driftline.eval.service_log.versions import Version, read_versions
 
 UNITS = ("year", "month", "week", "day")
 FEWEST = 4  # periods of the unit that is chosen

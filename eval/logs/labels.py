@@ -7,8 +7,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from driftline.eval.logs.reading import LATER, NONE, UNTIMED, Log
 from driftline.eval.scoring.bands import Floats, share
-from driftline.eval.service_log.reading import LATER, NONE, UNTIMED, Log
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

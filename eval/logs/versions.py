@@ -9,7 +9,7 @@ from typing import Any
 
 from driftline.curate.core.errors import BadInput, did_you_mean
 from driftline.curate.core.times.dates import last_second, precision_of, seconds_of
-from driftline.eval.service_log.columns import opened
+from driftline.eval.logs.columns import opened
 
 DATES = ("trained_to", "deployed_from", "deployed_to")
 COLUMNS = ("version", *DATES, "accuracy")

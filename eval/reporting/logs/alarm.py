@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from driftline.curate.core.errors import BadConfig
+from driftline.eval.logs.age import Aged
 from driftline.eval.plain import plain
-from driftline.eval.service_log.age import Aged
 
 ALARM = re.compile(r"\s*(accuracy|forecast|slope|half_life_days)\s*([<>])\s*(-?\d+(?:\.\d+)?)\s*")
 SHARES = ("accuracy", "forecast")

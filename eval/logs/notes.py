@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from driftline.eval.service_log.cells import LEAST, Cells
-from driftline.eval.service_log.periods import DAY, Periods
-from driftline.eval.service_log.reading import NONE, UNTIMED, Log
-from driftline.eval.service_log.versions import Version
+from driftline.eval.logs.cells import LEAST, Cells
+from driftline.eval.logs.periods import DAY, Periods
+from driftline.eval.logs.reading import NONE, UNTIMED, Log
+from driftline.eval.logs.versions import Version
 
 CONSTANT = 0.95  # share of one label above which accuracy says little
 SEASONS = 2 * 365  # days from which on a season is seen to come back

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from driftline.eval.logs.causes import Stale, half_of, of_labels
+from driftline.eval.logs.cells import Cells, Ints
+from driftline.eval.logs.trend import FREE, Line
 from driftline.eval.scoring.bands import Band, Z
-from driftline.eval.service_log.causes import Stale, half_of, of_labels
-from driftline.eval.service_log.cells import Cells, Ints
-from driftline.eval.service_log.trend import FREE, Line
 
 HORIZON = 3  # periods after the last one of the log
 STARTS = 3  # versions from which on their starts have a trend

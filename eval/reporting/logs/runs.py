@@ -15,12 +15,12 @@ import numpy.typing as npt
 from driftline.curate.core.errors import BadInput
 from driftline.eval import outcomes
 from driftline.eval import rows as row_files
+from driftline.eval.logs.age import Aged
+from driftline.eval.logs.cells import Ints, rows_of_cells
+from driftline.eval.logs.periods import day_of
+from driftline.eval.logs.reading import NONE
 from driftline.eval.protocol import OF_LOGS
 from driftline.eval.rows import Answers, Row, folder_name
-from driftline.eval.service_log.age import Aged
-from driftline.eval.service_log.cells import Ints, rows_of_cells
-from driftline.eval.service_log.periods import day_of
-from driftline.eval.service_log.reading import NONE
 
 LEARNER = "model"
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from driftline.eval.logs.age import Aged
+from driftline.eval.logs.forecast import Ahead
+from driftline.eval.logs.periods import day_of
 from driftline.eval.plain import plain
-from driftline.eval.reporting.service_log.alarm import alarm_of
-from driftline.eval.reporting.service_log.sentences import answer
-from driftline.eval.service_log.age import Aged
-from driftline.eval.service_log.forecast import Ahead
-from driftline.eval.service_log.periods import day_of
+from driftline.eval.reporting.logs.alarm import alarm_of
+from driftline.eval.reporting.logs.sentences import answer
 
 
 def document(aged: Aged, alarm: str | None = None) -> dict[str, Any]:

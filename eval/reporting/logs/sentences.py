@@ -9,13 +9,13 @@ import math
 
 from markupsafe import Markup
 
+from driftline.eval.logs.age import Aged
+from driftline.eval.logs.notes import one_season
+from driftline.eval.logs.periods import day_of
 from driftline.eval.reporting.answer import Answer
 from driftline.eval.reporting.markup import render
 from driftline.eval.reporting.text import ends, points
 from driftline.eval.scoring.bands import Band
-from driftline.eval.service_log.age import Aged
-from driftline.eval.service_log.notes import one_season
-from driftline.eval.service_log.periods import day_of
 
 Text = Markup | str
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from driftline.curate.core.errors import BadInput
 from driftline.curate.core.times.number_times import not_seconds, per_second
-from driftline.eval.service_log.columns import (
+from driftline.eval.logs.columns import (
     BATCH,
     NEEDED,
     ROLES,
@@ -26,7 +26,7 @@ from driftline.eval.service_log.columns import (
     seconds,
     text,
 )
-from driftline.eval.service_log.foreign import refuse_other_names, refuse_unreadable
+from driftline.eval.logs.foreign import refuse_other_names, refuse_unreadable
 from driftline.stream_builder.step import CALENDAR
 
 if TYPE_CHECKING:

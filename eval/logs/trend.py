@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from driftline.eval.logs.cells import Cells
 from driftline.eval.scoring.bands import Array, Band, Floats, share
 from driftline.eval.scoring.decay import HalfLife, half_lives
 from driftline.eval.scoring.sums import Drawn
-from driftline.eval.service_log.cells import Cells
 
 Ints = npt.NDArray[np.int64]
 FREE = 3  # degrees of freedom below which nothing is forecast

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from driftline.eval.reporting.service_log.document import document
-from driftline.eval.reporting.service_log.page import write
-from driftline.eval.reporting.service_log.runs import write_runs
-from driftline.eval.service_log.age import Aged, aged
+from driftline.eval.logs.age import Aged, aged
+from driftline.eval.reporting.logs.document import document
+from driftline.eval.reporting.logs.page import write
+from driftline.eval.reporting.logs.runs import write_runs
 
 
 @dataclass(frozen=True, repr=False)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from driftline.eval.logs.cells import Cells
 from driftline.eval.scoring.bands import Band, Floats, student
-from driftline.eval.service_log.cells import Cells
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""What `driftline age` says of a log: the page, JSON, sentences."""
