@@ -150,10 +150,9 @@ def offline_copy(model: str, files: Sequence[str]) -> str | None:
     """
     from huggingface_hub import get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
-    from huggingface_hub.utils import validate_repo_id
 
     try:
-        validate_repo_id(model)
+        found = [try_to_load_from_cache(model, file) for file in files]
     except HFValidationError:
         return None
 
@@ -168,9 +167,8 @@ def offline_copy(model: str, files: Sequence[str]) -> str | None:
 
     if within(PATIENCE, answers):
         return None
-    copies = (try_to_load_from_cache(model, file) for file in files)
-    if copy := next((copy for copy in copies if isinstance(copy, str)), None):
-        return copy
+    if copies := [copy for copy in found if isinstance(copy, str)]:
+        return copies[0]
     problem = f"The model {model} is not on this machine, and {urlsplit(hub()).hostname} does not answer."
     raise Unreachable(problem, "", "Without internet: download it elsewhere and give its path.")
 

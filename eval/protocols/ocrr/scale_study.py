@@ -74,8 +74,12 @@ def _cost(x: npt.NDArray[np.float32], y: npt.NDArray[np.int64], n: int, search: 
     together = _seconds(lambda: learner.predict(asked)) / ASKED
     labels, _ = learner.predict(asked)
     recall = learner.recall(asked)
-    new = range(n + ASKED, n + ASKED + CORRECTED)
-    corrected = _seconds(lambda: [learner.correct(x[i : i + 1], y[i : i + 1]) for i in new]) / CORRECTED
+
+    def correct() -> None:
+        for i in range(n + ASKED, n + ASKED + CORRECTED):
+            learner.correct(x[i : i + 1], y[i : i + 1])
+
+    corrected = _seconds(correct) / CORRECTED
     one, many, change = (round(1e6 * seconds, 1) for seconds in (single, together, corrected))
     right = round(float((labels == truth).mean()), 3)
     return Cost(n, search, round(built, 2), one, many, change, round(recall, 3), right)
