@@ -163,8 +163,10 @@ def _of_members(scores: Sequence[Drawn], hits: Floats) -> tuple[Array, Array, Ar
     from scipy.special import stdtr
 
     clusters = min(one.clusters for one in scores)
-    stacked = (np.stack([getattr(one, name) for one in scores], -1) for name in ("value", "samples", "seeds", "single"))
-    whole = Drawn(*stacked, clusters)
+    value, samples, seeds, single = (
+        np.stack([getattr(one, name) for one in scores], -1) for name in ("value", "samples", "seeds", "single")
+    )
+    whole = Drawn(value, samples, seeds, single, clusters)
     count, (of_samples, of_seeds, of_single) = len(whole.seeds), whole.variances(of_pairs)
     differ = np.stack([(np.abs(hits - one) > EQUAL).sum(1) for one in hits])
     total, freedom = combined(of_samples, of_seeds, of_single, differ, count)

@@ -210,12 +210,12 @@ class Drawn:
 
     def band(self) -> Band:
         """95 % intervals: percentiles over samples, and what seeds add to each side; NaN where a value is not known."""
-        value, (of_samples, *of_seeds) = np.asarray(self.value, np.float64), self.variances()
-        freedom = combined(of_samples, *of_seeds, self.clusters, len(self.seeds))[1]
+        value, (of_samples, of_seeds, of_single) = np.asarray(self.value, np.float64), self.variances()
+        freedom = combined(of_samples, of_seeds, of_single, self.clusters, len(self.seeds))[1]
         scale, ends = self.clusters / np.maximum(self.clusters - 1, 1), []
         for side, end in zip((-1, 1), quantiles(self.samples, ENDS), strict=True):
             of_side = scale * ((end - value) / Z) ** 2
-            total = combined(of_side, *of_seeds, self.clusters, len(self.seeds))[0]
+            total = combined(of_side, of_seeds, of_single, self.clusters, len(self.seeds))[0]
             ends.append(value + side * student(freedom + 1) * np.sqrt(total))
         return Band(value, *(np.where(np.isnan(value), np.nan, end) for end in ends))
 
@@ -235,12 +235,11 @@ class Drawn:
 
 def combined(of_samples: Array, of_seeds: Array, of_single: Array, clusters: Any, seeds: int) -> tuple[Array, Array]:
     """The variance of a mean over seeds from its parts (see `Drawn.variances`), and its degrees of freedom."""
+    rest = of_samples  # what s² has not
     if seeds > 2:
-        known, uncertain = np.maximum(0.0, of_samples - of_single), np.maximum(of_seeds, of_single)
-    else:
-        known, uncertain = of_samples, of_seeds
-    parts = known**2 / np.maximum(np.asarray(clusters) - 1, 1) + uncertain**2 / max(seeds - 1, 1)
-    total = known + uncertain
+        rest = np.maximum(0.0, of_samples - of_single) + np.maximum(0.0, of_single - of_seeds)
+    parts = rest**2 / np.maximum(np.asarray(clusters) - 1, 1) + of_seeds**2 / max(seeds - 1, 1)
+    total = rest + of_seeds
     with np.errstate(divide="ignore", invalid="ignore"):
         freedom = np.where(parts > 0, total**2 / parts, np.maximum(np.asarray(clusters) - 1, 1))
     return total, freedom
