@@ -40,6 +40,7 @@ def reproduce(
     ] = None,
     quick: Annotated[bool, option("--quick", None, "A reduced version, at most ten minutes on two cores.")] = False,
     plan: Annotated[bool, option("--plan", None, "Only list the items, their data and their cost.")] = False,
+    seeds: Annotated[str | None, option("--seeds", "N-N", "As in 0-4 (default: as many as the paper has).")] = None,
     device: Annotated[Device, option("--device", None, "For learners with a network.")] = "auto",
     workers: Workers = "auto",
     as_json: Json = False,
@@ -49,6 +50,7 @@ def reproduce(
     The page has the paper's value, ours, and whether they agree. A stopped run continues; finished runs are not
     repeated.
     """
+    from driftline.eval.experiment.settings import seeds_of
     from driftline.eval.training.sgd_learner import place
     from driftline.pipelines.reproduce.run import Work, chosen, paper_named, written
     from driftline.pipelines.reproduce.run import plan as planned
@@ -59,9 +61,10 @@ def reproduce(
         document = planned(listed, items, data)
         show(as_json, document, "\n\n".join(map(_text, document["items"])))
         return
+    numbers = seeds_of(seeds) if seeds else ()
     guarded_out(out, "reproduction")
     run_log = log_of(out / "log.jsonl", as_json)
-    work = Work(listed, data, out, quick, place(device), executor_of("local", workers), run_log)
+    work = Work(listed, data, out, quick, place(device), executor_of("local", workers), run_log, numbers)
     document = work.items(items)
     paths = written(document, out)
     counts: dict[str, int] = {}

@@ -46,13 +46,15 @@ def rows_of(item: str, cell: Cell, document: Mapping[str, Any], best_of: Mapping
     rows = []
     for result in document["results"]:
         n = sum(result.get("classes", {}).get("n", ()))
+        own = result.get("told", {}).get("draws") == "own"
+        lacks = ", ".join(filter(None, [cell.lacks, "own draws of samples" if own else ""]))
         for score in scores or list(result["scores"])[:1]:
             if (mean := result["scores"][score]["mean"]) is not None:
                 parts = [result.get(name, {}).get(score) or 0.0 for name in ("ci95", "ci95_samples")]
                 half = hypot(*parts)
                 paper = cell.printed.get(result["learner"], {}).get(score)
                 rows.append(Row(item, cell.row, result["learner"], score, mean, mean - half, mean + half, paper,
-                                len(result["seeds"]), n, because=cell.lacks))  # fmt: skip
+                                len(result["seeds"]), n, because=lacks))  # fmt: skip
     return [_best(row, rows, best_of) for row in rows]
 
 

@@ -99,6 +99,8 @@ class Work:
     device: str
     executor: Executor
     log: RunLog
+    seeds: Sequence[int] = ()
+    """in place of those of the cells; (): those"""
 
     def items(self, items: Sequence[Item]) -> dict[str, Any]:
         """The rows of all items, and what each lacks. Raises MissingFile if nothing can be done."""
@@ -130,6 +132,7 @@ class Work:
             if self.quick and cell.quick is None:
                 continue
             one = _reduced(cell) if self.quick else cell
+            one = replace(one, seeds=self.seeds or one.seeds)
             lost = [self.paper.needs[word] for word in cell.stream if word in self.paper.needs]
             lost = [need for need in lost if not (self.data / need.path).exists()]
             missing |= {f"{self.data / need.path} ({need.what}; {need.source})": None for need in lost}
@@ -193,12 +196,11 @@ class Work:
         bases = {spec.name.partition("(")[0]: spec for spec in map(spec_of, cell.learners)}
         settings = {f"{name}.device": self.device for name, spec in bases.items() if "device" in spec.settings}
         settings |= dict(cell.settings)
-        given: Any = (cell.protocol, list(cell.learners), list(cell.seeds), settings)
-        work = plan(stream, *given, out=runs, preset=cell.preset)
-        left = work.runs - work.finished
-        more: Any = {"out": runs, "preset": cell.preset, "stream_folder": folder, "executor": self.executor}
-        with self.log.progress(f"{item.name} {cell.row}", left, "runs") as tick:
-            document = evaluate(stream, *given, progress=tick, **more)
+        given: Any = {"protocol": cell.protocol, "learners": list(cell.learners), "seeds": list(cell.seeds)}
+        given |= {"settings": settings, "out": runs, "preset": cell.preset}
+        work = plan(stream, **given)
+        with self.log.progress(f"{item.name} {cell.row}", work.runs - work.finished, "runs") as tick:
+            document = evaluate(stream, **given, progress=tick, stream_folder=folder, executor=self.executor)
         if cell.protocol == "seq-to-final" and not drawn and not self.quick:
             from driftline.eval.finetuning.fit_cache import Store
 

@@ -25,10 +25,8 @@ def composed(data: Path, quick: bool, base: str, sequence: str) -> Stream:
     dataset = open_dataset(data / base, Options())
     if not quick:
         return compose(dataset, sequence, fidelity="paper-code")
-    sides = {
-        name: replace(side, x=_halved(side.x[:])) for name, side in (("train", dataset.train), ("test", dataset.test))
-    }
-    small = replace(dataset, **sides)
+    train, test = (replace(side, x=_halved(side.x[:])) for side in (dataset.train, dataset.test))
+    small = replace(dataset, train=train, test=test)
     sizes = [size // TENTH for size in sizes_of(sequence)]
     return compose(small, sequence, sizes, test_size=min(TESTS, len(dataset.test)), fidelity="paper-code")
 
