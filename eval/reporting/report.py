@@ -149,7 +149,7 @@ def document_of(
     clusters = clusters_of(runs, stream)
     document = summary(runs, name, sha, protocol, clusters)
     for result, net in zip(document["results"], nets_of(runs, control, clusters), strict=True):
-        result["net"] = net
+        result |= {} if net is None else {"net": net}
     if harder := harder_data(runs, control, clusters):
         document["harder_data"] = harder.points_per_year
     if runs and (release := runs[0].about.get("release")) is not None:
