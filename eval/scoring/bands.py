@@ -74,10 +74,3 @@ def quantiles(drawn: Array, shares: tuple[float, ...]) -> list[Floats]:
 def share(part: Array, whole: Array) -> Array:
     """part / whole; NaN of nothing."""
     return np.where(whole > 0, part / np.where(whole > 0, whole, 1), np.nan)
-
-
-def mean(values: Array, axis: int) -> Array:
-    """The mean without NaN; NaN of nothing."""
-    finite = ~np.isnan(values)
-    count = finite.sum(axis)
-    return np.asarray(np.where(count, np.where(finite, values, 0).sum(axis) / np.maximum(count, 1), np.nan))

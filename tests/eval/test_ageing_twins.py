@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from driftline.eval.rows import Answers, Row, Run
-from driftline.eval.scoring.bands import mean, quantiles
+from driftline.eval.scoring.bands import quantiles
 from driftline.eval.scoring.decay import by_lag, falling, first_below, left_over
 from driftline.eval.scoring.pairs import pairs_of
 from driftline.eval.scoring.sums import Draws, Resampling, drawn, draws_of, summed
@@ -51,11 +51,6 @@ def test_quantiles_of_what_is_not_reached_are_infinite() -> None:
     drawn = np.array([[1.0], [2.0], [np.inf], [np.inf]])
     low, high = quantiles(drawn, (0.0, 0.975))
     assert (low[0], high[0]) == (1, np.inf)
-
-
-def test_mean_is_numpys_without_nan(matrix: npt.NDArray[np.float64]) -> None:
-    assert np.allclose(mean(matrix, 1), np.nanmean(matrix, 1))
-    assert np.isnan(mean(np.full((1, 2), np.nan), 1)).all()
 
 
 def test_accuracy_by_lag_is_that_of_a_loop(matrix: npt.NDArray[np.float64]) -> None:
