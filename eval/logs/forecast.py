@@ -11,7 +11,7 @@ import numpy as np
 from driftline.eval.logs.causes import Stale, half_of, of_labels
 from driftline.eval.logs.cells import Cells, Ints
 from driftline.eval.logs.trend import FREE, Line
-from driftline.eval.scoring.bands import Band, Z
+from driftline.eval.scoring.bands import Band, Floats, Z
 
 HORIZON = 3  # periods after the last one of the log
 STARTS = 3  # versions from which on their starts have a trend
@@ -50,19 +50,37 @@ def forecast(cells: Cells, fit: Line, periods: int) -> list[Ahead]:
     use = cells.usable
     if cells.labels == "only" or fit.free < FREE or not np.isfinite(fit.slope.value):
         return []
-    last = int(cells.period[use].max())
+    last, longest = int(cells.period[use].max()), int(cells.lag[use].max())
     of = use & (cells.period == last)
-    longest, ahead = int(cells.lag[use].max()), []
-    n = 1 / float((1 / cells.labelled[use]).mean())
-    for period in range(last + 1, max(periods - 1, last) + HORIZON + 1):
-        for version, lag in zip(cells.version[of].tolist(), cells.lag[of].tolist(), strict=True):
-            age = lag + period - last
-            value, weights = fit.at(version, age)
-            of_cell = (np.array([period]), np.array([max(value * (1 - value), 0.0) / n]))
-            half = float(fit.scatter.halves(weights[None], of_cell)[0])
-            value, low, high = (min(max(end, 0.0), 1.0) for end in (value, value - half, value + half))
-            ahead.append(Ahead(version, period, age, value, low, high, age > longest))
-    return ahead
+    lags = dict(zip(cells.version[of].tolist(), cells.lag[of].tolist(), strict=True))
+    coming = range(last + 1, max(periods - 1, last) + HORIZON + 1)
+    asked = [(version, period, lag + period - last) for period in coming for version, lag in lags.items()]
+    values, weights = zip(*(fit.at(version, age) for version, _, age in asked), strict=True)
+    value = np.array(values)
+    of_labels = np.maximum(value * (1 - value), 0) * float((1 / cells.labelled[use]).mean())
+    low, high = _ends(cells, fit, np.stack(weights), np.array([period for _, period, _ in asked]), of_labels)
+    ends = np.clip([value, np.minimum(low, value), np.maximum(high, value)], 0, 1).T.tolist()
+    return [
+        Ahead(version, period, age, *of_one, age > longest)
+        for (version, period, age), of_one in zip(asked, ends, strict=True)
+    ]
+
+
+def _ends(cells: Cells, fit: Line, weights: Floats, periods: Ints, of_labels: Floats) -> tuple[Floats, Floats]:
+    """Ends (J,) of the interval of what cells of periods (J,) will show, with such variances by their labels. weights
+    (J, K) @ cells: by the line. What was special to the last periods goes on as far as periods are alike: a fall that
+    slows down leaves the line."""
+    use, scatter, means, variances = cells.usable, fit.scatter, [], []
+    fitted = [fit.at(*at)[1] for at in zip(cells.version[use].tolist(), cells.lag[use].tolist(), strict=True)]
+    rest = np.eye(len(fitted)) - np.stack(fitted)
+    for g, variance in enumerate(scatter.variance.tolist()):
+        covariance, shared = scatter.covariance(g), scatter.shared(g, periods)
+        best = weights + np.linalg.solve(covariance, shared).T @ rest
+        means.append(best @ cells.accuracy[use])
+        apart = (best @ covariance * best).sum(1) - 2 * (best * shared.T).sum(1)
+        variances.append(apart + variance + of_labels)
+    low, high = (scatter.end(np.stack(means), np.stack(variances), q) for q in (0.025, 0.975))
+    return low, high
 
 
 def advice(

@@ -53,23 +53,21 @@ class Scatter:
         gaps = np.abs(self.period[:, None] - period[None, :])
         return np.asarray(self.variance[g] * self.memory[g] ** gaps)
 
-    def halves(self, weights: Floats, ahead: tuple[Array, Array] | None = None) -> Floats:
-        """(J,) half the 95 % interval of weights (J, K) @ cells. ahead: against what cells of periods (J,) to come
-        show, with such variances (J,) by their labels."""
+    def halves(self, weights: Floats) -> Floats:
+        """(J,) half the 95 % interval of weights (J, K) @ cells."""
+        spans = np.stack([(weights @ self.covariance(g) * weights).sum(1) for g in range(len(self.weight))])
+        return self.end(np.zeros_like(spans), spans, 0.975)
+
+    def end(self, means: Floats, variances: Floats, below: float) -> Floats:
+        """(J,) quantile of a mixture of normal distributions, (G, J) each, with the weights of the pairs."""
         from scipy.special import ndtr
 
-        spans = []
-        for g in range(len(self.weight)):
-            span = ((weights @ self.covariance(g)) * weights).sum(1)
-            if ahead is not None:
-                common = (weights * self.shared(g, ahead[0]).T).sum(1)
-                span = span + self.variance[g] - 2 * common + ahead[1]
-            spans.append(np.sqrt(np.maximum(span, 0)))
-        deviation = np.maximum(np.stack(spans), 1e-12)
-        low, high = np.zeros(len(weights)), 40 * deviation.max(0)
-        for _ in range(60):  # of a mixture of normal distributions
+        deviation = np.maximum(np.sqrt(np.maximum(variances, 0)), 1e-12)
+        low, high = (means + side * 40 * deviation for side in (-1, 1))
+        low, high = low.min(0), high.max(0)
+        for _ in range(60):
             middle = (low + high) / 2
-            inside = self.weight @ (2 * ndtr(middle / deviation) - 1) >= 0.95
+            inside = self.weight @ ndtr((middle - means) / deviation) >= below
             low, high = np.where(inside, low, middle), np.where(inside, middle, high)
         return high
 
