@@ -159,12 +159,13 @@ def _run(
     pairs = pairs_of(~np.isnan(matrix_of(work.runs[0])), np.arange(about["steps"]) * 1.0 if years is None else years)
     finished = {run.about["learner"] for run in work.runs}
     learners = [one for one in learners if spec_of(one).name in finished]
-    more = {key: work.more[key] for key in ("preset", "reuse") if key in work.more}
+    more: dict[str, Any] = {key: work.more[key] for key in ("preset", "reuse") if key in work.more}
     executor, folder = work.more.get("executor") or Executor(), work.more.get("stream_folder")
     apart = folder is not None and work.out is not None and all(isinstance(one, str) for one in learners)
+    on = Path(folder) if folder is not None and apart and executor.workers > 1 else work.stream
     tasks = [
-        _Task(Path(folder) if apart and executor.workers > 1 else work.stream, protocol, list(learners), kind, draw,
-              seed, _settings(work, protocol, seed), work.out and work.out / CONTROL / f"{kind}-{draw}", pairs, more)
+        _Task(on, protocol, list(learners), kind, draw, seed, _settings(work, protocol, seed),
+              work.out and work.out / CONTROL / f"{kind}-{draw}", pairs, more)
         for kind, draw, seed in numbers
     ]  # fmt: skip
     found: dict[int, list[Draw]] = {}

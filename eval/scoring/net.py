@@ -148,12 +148,12 @@ def pairs_of(tested: Array, years: Floats) -> Pairs:
     """tested: (T, T) whether a model of a step has a test on a step. years: (T,) when the steps are."""
     old, new, test = [], [], []
     for j in range(len(tested)):
-        models = np.flatnonzero(tested[: j + 1, j])
-        old += models[:-1].tolist()
-        new += [int(models[-1])] * (len(models) - 1) if len(models) else []
-        test += [j] * max(len(models) - 1, 0)
-    columns = [np.array(column, np.int64) for column in (old, new, test)]
-    return Pairs(*columns, years[columns[1]] - years[columns[0]])
+        those = np.flatnonzero(tested[: j + 1, j]).tolist()
+        old += those[:-1]
+        new += those[-1:] * (len(those) - 1)
+        test += [j] * (len(those) - 1)
+    models, newest, tests = (np.array(column, np.int64) for column in (old, new, test))
+    return Pairs(models, newest, tests, years[newest] - years[models])
 
 
 def years_of(about: Mapping[str, Any]) -> Floats | None:
@@ -195,7 +195,7 @@ def over_samples(runs: Sequence[Run], weights: Floats, groups: Array | None, par
                 score, cluster = np.asarray(score)[kept], cluster[kept]
             if len(cluster):
                 value += float(np.mean(score))
-                sums.append((cluster, (score - np.mean(score)) / len(cluster) / len(runs)))
+                sums.append((cluster, np.asarray(score - np.mean(score)) / len(cluster) / len(runs)))
         values.append(value)
     if not sums:
         return Sum(0.0, 0.0, 0, np.array(values))
@@ -301,10 +301,10 @@ def net_of(runs: Sequence[Run], control: Control, groups: Array | None) -> Net |
     rest = inside if means[1] is None else means[1]
     slopes = np.array([float(pairs.per_year(one.matrix)) for one in within]) if dated else np.zeros(0)
     count = len(slopes)
+    parts = [Loss(values[:-1], float(values[-1])) for values in (gross, gross - inside, inside - rest, rest)]
     net = Net(
-        "not known", None, "", len(within), control.wanted, by_lag(pairs.age),
-        *(Loss(values[:-1], float(values[-1])) for values in (gross, gross - inside, inside - rest, rest)),
-        placebo=(slopes - slopes.mean()) * count / (count - 1) if count > 1 else np.zeros(0),
+        "not known", None, "", len(within), control.wanted, by_lag(pairs.age), parts[0], parts[1], parts[2], parts[3],
+        (slopes - slopes.mean()) * count / (count - 1) if count > 1 else np.zeros(0),
         equal_data=float(pairs.per_year(np.mean([one.matrix for one in equal], 0))) if equal and dated else None,
     )  # fmt: skip
     changes = {row.last_change for run in runs for row in run.rows if row.learned_to >= 0}

@@ -317,3 +317,4 @@ def test_clear_streaming_is_behind_the_newest_model_that_has_a_test() -> None:
     assert net is not None
     assert net.gross.per_year == pytest.approx(by_hand, rel=0.02)  # years are not quite equal
     assert results["results"][0]["ageing"] == net.said()
+    assert net.said()["points_per_year"]["value"] == pytest.approx(net.ageing.per_year, abs=1e-6)
