@@ -17,7 +17,7 @@ from driftline.eval.reporting.text import spread
 from driftline.eval.rows import digest, grouped
 from driftline.eval.scoring.aggregate import summary
 from driftline.eval.scoring.ranking import bound
-from driftline.eval.scoring.sums import Resampling
+from driftline.eval.scoring.sums import Resampling, clusters_of
 from driftline.stream_builder.stream import Stream
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ def ties_of(paths: Sequence[Path]) -> dict[str, str]:
         runs += [with_records(run, members, number) for number, run in enumerate(runs_of(members))]
     ties: dict[str, str] = {}
     for (sha, protocol, name), group in grouped(runs).items():
-        document = summary(group, name, sha, protocol)
-        compared = letters(document | {"compared": facts_of(group, document, Resampling(FEW))})
+        document, clusters = summary(group, name, sha, protocol), clusters_of(group, None)
+        compared = letters(document | {"compared": facts_of(group, document, Resampling(FEW, groups=clusters))})
         for position, text in compared.items():
             ties |= dict.fromkeys(document["results"][position]["runs"], text)
     digests = {digest(run) for run in runs}

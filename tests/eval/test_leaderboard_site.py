@@ -85,7 +85,7 @@ def test_learners_that_differ_have_no_common_letter(made: tuple[Path, Path, list
     _, path, verdicts, _ = made
     ties = ties_of([path])
     for document in verdicts[0].documents:
-        if len(document["results"]) == 2:
+        if len(document["results"]) == 2 and document["stream"]["name"] == "drifting":  # 90 against 33 %
             mine, theirs = ({ties[run] for run in result["runs"]} for result in document["results"])
             assert not mine & theirs
 
