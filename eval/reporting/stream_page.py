@@ -123,22 +123,25 @@ def drifts(stream: Stream, found: Drift | None) -> Check:
         return Check("Drift", "not known", "one step, no test samples, or texts.")
     if found.floor is None:
         return Check("Drift", "not known", f"the floor of chance is {found.because}.")
-    first, *_, last = named_steps(stream)
+    first = named_steps(stream)[0]
     if found.values[0] <= found.floor[0]:
         return Check("Drift", "not shown", f"step {first} is not farther from the last tests than chance alone gives.")
-    ratio = found.values[0] / found.values[-1]
-    return Check("Drift", "found", f"step {first} is {ratio:.1f} times as far from the last tests as step {last} is.")
+    ratio = found.values[0] / found.floor[0]
+    return Check("Drift", "found", f"step {first} is {ratio:.2f} times as far from the last tests as chance gives.")
 
 
 def _drift(stream: Stream, found: Drift) -> Figure:
-    along = list(range(len(found.values)))
-    series, bands = {"to the last step's tests": (along, found.values)}, {}
+    along, top = list(range(len(found.values))), max([*found.values, *(found.floor or ())]) or 1.0
+    series, bands = {"to the last step's tests": (along, [v / top for v in found.values])}, {}
     if found.floor is not None:
-        series |= {"floor of chance": (along, found.floor)}
-        bands = {"floor of chance": ([0.0] * len(along), found.floor)}
+        series |= {"floor of chance": (along, [v / top for v in found.floor])}
+        bands = {"floor of chance": ([0.0] * len(along), series["floor of chance"][1])}
     dates: dict[float, str] = dict(enumerate(named_steps(stream)))
-    picture = lines(series, "step", y_name="distance", dates=dates, bands=bands, share=False)
-    caption = f"Sliced Wasserstein distance of each step's training data. Floor: {found.because}. {sharing(stream)}"
+    picture = lines(series, "step", y_name="distance", dates=dates, bands=bands)
+    caption = (
+        f"Sliced Wasserstein distance of each step's training data, as a share of the largest. Floor: {found.because}."
+    )
+    caption += f" {sharing(stream)}"
     return Figure("Drift", caption.strip(), picture)
 
 
