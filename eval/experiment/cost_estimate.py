@@ -40,12 +40,12 @@ def core_seconds(
     """CPU time that each run trains; None where nothing says how long that takes. name: of the protocol. makers: of
     each run's learner, from settings to change. past: finished runs."""
     alike: dict[str, list[float]] = {}
-    for learner, seconds in past:
-        alike.setdefault(_key(learner), []).append(seconds)
+    for earlier, took in past:
+        alike.setdefault(_key(earlier), []).append(took)
     sizes, known = protocol.training_sizes(stream), dict[str, float | None]()
     estimates: list[float | None] = []
     for make in makers:
-        seconds = None
+        seconds: float | None = None
         with suppress(Exception):  # a learner that cannot be created: the run says why
             key = _key(learner := make())
             if key not in known:
