@@ -73,8 +73,8 @@ def evaluate(
     for parts in planned:
         of_stream: dict[tuple[str, int], str] = {}
         for part in parts:
-            runs, because = _all_runs(part, executor, progress, keep_run)
-            finished += [((part.values, place), run) for place, run in runs]
+            done, because = _all_runs(part, executor, progress, keep_run)
+            finished += [((part.values, place), run) for place, run in done]
             of_stream |= {(part.values, place): why for place, why in because.items()}
         failed = of_stream | failed
         if out is not None:
