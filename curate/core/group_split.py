@@ -293,8 +293,8 @@ def describe_splits(
         }  # fmt: skip
     for i, (a, one) in enumerate(sides.items()):
         for b, other in list(sides.items())[:i]:
-            tests = int(one.sum() + other.sum())
-            out["overlap"].append({"splits": [b, a], "shared": 2 * int((one & other).sum()) / max(1, tests)})
+            either = max(1, int(one.sum() + other.sum()))
+            out["overlap"].append({"splits": [b, a], "shared": 2 * int((one & other).sum()) / either})
     return out
 
 

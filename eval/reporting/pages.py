@@ -113,6 +113,6 @@ def _stream(about: Mapping[str, Any], documents: Documents, streams: Mapping[str
             scored = {"by": score.label, "best": best["label"], "score": text, "learners": len(group)}
             shown = ", ".join(part for part in (d["protocol"], settings) if part)
             protocols.append({"protocol": shown, "page": d["page"], **scored})
-    known = {"summary": "", "checks": [], "sections": [], "facts": {}} if stream is None else page_of_stream(stream)
-    known["facts"] = {"SHA-256": about["sha256"]} | known["facts"]
-    return known | {"protocols": protocols}
+    known: dict[str, Any] = {"summary": "", "checks": [], "sections": [], "facts": {}}
+    known |= {} if stream is None else page_of_stream(stream)
+    return known | {"facts": {"SHA-256": about["sha256"]} | known["facts"], "protocols": protocols}

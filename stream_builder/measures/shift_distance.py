@@ -27,7 +27,8 @@ from driftline.stream_builder.measures.label_correlation import correlation_of_s
 from driftline.stream_builder.splitting import shared_with_training
 from driftline.stream_builder.stream import Split, Stream
 
-Floats, Labels = npt.NDArray[np.float64], npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Labels = npt.NDArray[np.int64]
 Fidelity = Literal["clean", "paper-code"]
 Distance = Callable[..., float]  # (n, d) and (m, d) points
 COMPONENTS, VARIANCE = 100, 0.95  # of the PCA, at most

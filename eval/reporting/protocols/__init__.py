@@ -38,12 +38,12 @@ class Page:
     """whether models are tested when they are old"""
 
     @staticmethod
-    def lead(part: Document) -> Lead | None:
+    def lead(document: Document) -> Lead | None:
         """Where the usual first sentence does not fit."""
         return None
 
     @staticmethod
-    def first(part: Document) -> Figure | None:
+    def first(document: Document) -> Figure | None:
         """The protocol's own chart of the first screen."""
         return None
 
