@@ -61,8 +61,8 @@ def forecast(cells: Cells, fit: Line, periods: int) -> list[Ahead]:
     low, high = _ends(cells, fit, np.stack(weights), np.array([period for _, period, _ in asked]), of_labels)
     ends = np.clip([value, np.minimum(low, value), np.maximum(high, value)], 0, 1).T.tolist()
     return [
-        Ahead(version, period, age, *of_one, age > longest)
-        for (version, period, age), of_one in zip(asked, ends, strict=True)
+        Ahead(version, period, age, middle, lowest, highest, age > longest)
+        for (version, period, age), (middle, lowest, highest) in zip(asked, ends, strict=True)
     ]
 
 

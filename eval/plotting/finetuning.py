@@ -131,9 +131,9 @@ def svcca(trained: Sequence[Trained], test: Samples) -> dict[str, Picture]:
                 name: [tuple(analysis.svcca(reference[name], of[name], share) for share in SHARES) for of in found]
                 for name in reference
             }
-    axes = (f"similarity of {share:.0%} of the outputs' singular values" for share in SHARES)
+    x_name, y_name = (f"similarity of {share:.0%} of the outputs' singular values" for share in SHARES)
     about = "Outputs, beside the oracle's: after the first (white) to the last step"
-    return _planes(places, oracle.after.names, *axes, about)
+    return _planes(places, oracle.after.names, x_name, y_name, about)
 
 
 def _directions(method: Trained, net: Net, time: int, test: Samples) -> dict[str, analysis.Directions]:

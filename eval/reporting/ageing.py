@@ -145,7 +145,7 @@ def never(part: Part) -> Figure | None:
     pairs = {label: (x, y) for label, (x, y) in series.items() if x}
     if len(pairs) < 2:
         return None
-    dates = dict(enumerate(part["names"]))
+    dates: dict[float, str] = dict(enumerate(part["names"]))
     caption = (
         f"Accuracy on each test period, on the same samples: {', '.join(r['label'] for r in frozen)} learned from the "
         f"first period only, {newest['label']} learned up to {'the tested one' if lag == 0 else 'the one before'}."

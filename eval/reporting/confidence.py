@@ -63,13 +63,10 @@ def section(part: Mapping[str, Any]) -> tuple[Figure, Section] | None:
 def _later(one: Calibration) -> Calibration:
     """From the first age on: without tests on the past."""
     later = one.lags >= 0
-    bands = {name: Band(*(end[later] for end in _ends(getattr(one, name)))) for name in ("gap", "ece", "brier")}
+    changed: dict[str, Any] = {name: getattr(one, name)[later] for name in ("gap", "ece", "brier")}
     names = ("lags", "age", "youngest", "oldest", "confidence", "accuracy", "n")
-    return replace(one, **{name: getattr(one, name)[later] for name in names}, **bands)
+    return replace(one, **changed | {name: getattr(one, name)[later] for name in names})
 
-
-def _ends(band: Band) -> tuple[Any, Any, Any]:
-    return band.value, band.low, band.high
 
 
 def _oldest(one: Calibration) -> int:

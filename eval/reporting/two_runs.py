@@ -131,7 +131,7 @@ def _differences(
             "settings": {key: [own["settings"].get(key), other["settings"].get(key)] for key in keys},
             "seeds": [list(own["seeds"]), list(other["seeds"])],
             "left_out": list(left_out.get(name.partition(", ")[0], ())), "uploaders": about.get("uploaders", ""),
-            "difference": after - before if known else None, "interval": ends if np.isfinite(ends).all() else None,
+            "difference": after - before if known and after is not None and before is not None else None, "interval": ends if np.isfinite(ends).all() else None,
         })  # fmt: skip
         rivals += [entries[-1]] if entries[-1]["p"] is not None and not bound(own) else []
     pairs = np.full((len(rivals) + 1,) * 2, np.nan)
