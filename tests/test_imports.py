@@ -94,7 +94,8 @@ def may(importer: str, target: str) -> bool:
             "driftline.curate.release.left_out_of_unlabelled",
         )
     if room == "eval":
-        return target == "driftline.stream_builder" or target.startswith(STREAM)
+        networks = "driftline.curate.encoders."  # weights are read in one place
+        return target == "driftline.stream_builder" or target.startswith((STREAM, networks))
     return False
 
 

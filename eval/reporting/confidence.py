@@ -12,7 +12,6 @@ from driftline.eval.plotting.charts import Figure, Section, lines
 from driftline.eval.reporting.markup import Cell, render, table
 from driftline.eval.reporting.text import after, interval
 from driftline.eval.rows import Run
-from driftline.eval.scoring.bands import Band
 from driftline.eval.scoring.calibration import Calibration, calibration
 from driftline.eval.scoring.decay import ages_shown
 from driftline.eval.scoring.sums import Resampling
@@ -66,7 +65,6 @@ def _later(one: Calibration) -> Calibration:
     changed: dict[str, Any] = {name: getattr(one, name)[later] for name in ("gap", "ece", "brier")}
     names = ("lags", "age", "youngest", "oldest", "confidence", "accuracy", "n")
     return replace(one, **changed | {name: getattr(one, name)[later] for name in names})
-
 
 
 def _oldest(one: Calibration) -> int:

@@ -119,7 +119,7 @@ def _differences(
         before, after = mean_of(score, own), mean_of(score, other)
         keys = [k for k in own["settings"] | other["settings"] if own["settings"].get(k) != other["settings"].get(k)]
         whole = all(ranking.rank(score, one)[0] == 1 for one in (own, other))  # else the means are of other seeds
-        known = whole and before is not None and after is not None
+        apart = after - before if whole and before is not None and after is not None else None
         tested = differences([b, a], clusters) if whole else None
         ends = [float("nan")] * 2 if tested is None else [float(end[0, 1]) for end in _ends(tested.difference)]
         # The versions of a log are these trained models: no seed would make others.
@@ -131,7 +131,7 @@ def _differences(
             "settings": {key: [own["settings"].get(key), other["settings"].get(key)] for key in keys},
             "seeds": [list(own["seeds"]), list(other["seeds"])],
             "left_out": list(left_out.get(name.partition(", ")[0], ())), "uploaders": about.get("uploaders", ""),
-            "difference": after - before if known and after is not None and before is not None else None, "interval": ends if np.isfinite(ends).all() else None,
+            "difference": apart, "interval": ends if np.isfinite(ends).all() else None,
         })  # fmt: skip
         rivals += [entries[-1]] if entries[-1]["p"] is not None and not bound(own) else []
     pairs = np.full((len(rivals) + 1,) * 2, np.nan)
