@@ -246,14 +246,14 @@ def plan(
     for part in parts:
         to_do = []
         for job in part.jobs:
-            done = False
+            place: Path | None = None
             with suppress(Exception):  # `evaluate` says why a learner cannot be created
                 learner = job.learner()
                 identity, place = place_of(part.stream, part.grid, job, learner)
                 shown[job.name] = settings_text(learner.settings() | job.tune, job.origin)
                 if out is not None and "untold" in identity["code_of"]:
                     untold[job.name] = identity["code_of"]["untold"]
-                done = place is not None and is_finished(place, part.grid) and bool(row_files.load(place))
+            done = place is not None and is_finished(place, part.grid) and bool(row_files.load(place))
             to_do += [] if done else [job]
         left.append((part, to_do))
     runs = sum(len(part.jobs) for part in parts)

@@ -158,7 +158,7 @@ def test_what_needs_shared_data_has_a_small_twin() -> None:
         for test in functions(tree):
             if not test.name.startswith("test"):
                 continue
-            marked = any("shared" in ast.unparse(mark) for mark in test.decorator_list)
+            marked = any("shared(" in ast.unparse(mark) for mark in test.decorator_list)
             if marked or needs & {a.arg for a in test.args.args}:
                 of_test = twins(test) or twins(tree)
                 lacking += [] if of_test else [f"{path.relative_to(ROOT)}::{test.name}"]

@@ -94,14 +94,14 @@ class TestDifferences:
                  (("a", base), ("b", worse))}  # fmt: skip
         assert compared(right).p_score[0, 1] < 0.001
 
-    @pytest.mark.parametrize(("seeds", "sd", "shared"), [(3, 0.0, True), (3, 0.03, True), (3, 0.03, False),
+    @pytest.mark.parametrize(("seeds", "sd", "common"), [(3, 0.0, True), (3, 0.03, True), (3, 0.03, False),
                                                          (5, 0.03, True)])  # fmt: skip
-    def test_equal_learners_are_told_apart_in_at_most_six_per_cent(self, seeds: int, sd: float, shared: bool) -> None:
-        """Seeds move a learner by `sd`; shared: samples are hard or easy for all seeds. 300 worlds, and 1.6 standard
+    def test_equal_learners_are_told_apart_in_at_most_six_per_cent(self, seeds: int, sd: float, common: bool) -> None:
+        """Seeds move a learner by `sd`; common: samples are hard or easy for all seeds. 300 worlds, and 1.6 standard
         deviations."""
-        rng, alarms = np.random.default_rng([seeds, int(100 * sd), shared]), 0
+        rng, alarms = np.random.default_rng([seeds, int(100 * sd), common]), 0
         for _ in range(300):
-            hard = rng.normal(size=150) * shared
+            hard = rng.normal(size=150) * common
             right = {
                 name: hard + rng.normal(size=(seeds, 150)) < 0.7 + rng.normal(0, 4 * sd, (seeds, 1)) for name in "ab"
             }

@@ -408,7 +408,7 @@ class TestCommands:
         )
         found = json.loads(done.stdout)
         assert found["protocol"] == "clear-iid"
-        line = "clear-iid: 4 of 4 runs to do, about 0 s of training on 1 workers; time not known: nearest-mean"
+        line = "clear-iid: 4 of 4 runs to do, about 0 s of training on 1 workers"
         assert line in (tmp_path / "r" / "log.jsonl").read_text()
         assert [r["learner"] for r in found["results"]] == ["nearest-mean", "nap"]
         assert found["results"][1]["settings"]["epochs"] == 3
