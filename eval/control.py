@@ -164,7 +164,7 @@ def _run(
     apart = folder is not None and work.out is not None and all(isinstance(one, str) for one in learners)
     on = Path(folder) if folder is not None and apart and executor.workers > 1 else work.stream
     tasks = [
-        _Task(on, protocol, list(learners), kind, draw, seed, _settings(work, protocol, seed),
+        _Task(on, protocol, list(learners), kind, draw, seed, _settings(work, learners, protocol, seed),
               work.out and work.out / CONTROL / f"{kind}-{draw}", pairs, more)
         for kind, draw, seed in numbers
     ]  # fmt: skip
@@ -207,12 +207,18 @@ def _keep_plan(work: _Work, because: str, count: int) -> None:
     write_json(path, about | {"wanted": max(count, before)})
 
 
-def _settings(work: _Work, protocol: Protocol, seed: int) -> dict[str, Any]:
-    """Of the learners, with what they chose on the stream itself."""
-    own = setting_names(type(protocol))
-    settings = {key: value for key, value in work.settings.items() if key.rpartition(".")[2] not in own}
+def _settings(work: _Work, learners: Sequence[Any], protocol: Protocol, seed: int) -> dict[str, Any]:
+    """Of these learners, with what they chose on the stream itself."""
+    specs, own = [spec_of(one) for one in learners], setting_names(type(protocol))
+    settings: dict[str, Any] = {}
+    for key, value in work.settings.items():
+        owner, dot, field = key.rpartition(".")
+        theirs = (s for s in specs if field in s.settings and owner in ("", s.name, s.name.partition("(")[0]))
+        if any(theirs) and (dot or field not in own):
+            settings[key] = value
+    names = {spec.name for spec in specs}
     for run in work.runs:
-        if run.about["seed"] == seed:
+        if run.about["seed"] == seed and run.about["learner"] in names:
             settings |= {f"{run.about['learner']}.{key}": v for key, v in run.about.get("chosen", {}).items()}
     return settings
 

@@ -211,6 +211,14 @@ def test_runs_of_a_control_are_found_again_and_missing_draws_are_shown(tmp_path:
     assert len(document["results"]) == len(folders([out])) == 1
 
 
+@pytest.mark.parametrize("setting", ["epochs", "nap.epochs", "finetune.epochs"])
+def test_settings_of_learners_without_a_control_stay_out_of_it(setting: str) -> None:
+    stream, learners = small(), ["nearest-mean", "nap", "finetune"]
+    settings = {setting: 1}
+    results = controlled(evaluate(stream, "clear-iid", learners, settings=settings), learners, settings)
+    assert {draw.key.split('"')[1] for draw in results.control.draws} == {"nearest-mean"}
+
+
 def test_groups_are_numbers_beside_predictions_so_that_the_stream_is_not_needed(tmp_path: Path) -> None:
     stream = planted(7, steps=3)
     evaluate(stream, "clear-iid", "nearest-mean", out=tmp_path)
