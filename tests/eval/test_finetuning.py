@@ -506,7 +506,7 @@ class TestMethods:
             yield
             found.append((folder / "run.json").stat().st_ino)
 
-        monkeypatch.setattr("driftline.eval.run.locked", waited)
+        monkeypatch.setattr("driftline.eval.experiment.runs.locked", waited)
         mine = evaluate(made, "seq-to-final", ["ft"], settings=QUICK, out=tmp_path)
 
         assert len(mine["results"]) == 1
