@@ -208,7 +208,7 @@ def test_a_phone_scrolls_a_chart_inside_the_page(browser: Any, tmp_path: Path, n
     page = opened(browser, page_of(tmp_path, Figure("t", "", CHARTS[name])), width=390)
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     svg = page.locator(".plot > svg").first.bounding_box()
-    boxes = page.locator(".name text").evaluate_all("all => all.map(one => one.getBoundingClientRect().toJSON())")
+    boxes = page.locator("g[data-n] > text").evaluate_all("all => all.map(one => one.getBoundingClientRect().toJSON())")
     assert boxes
     for box in boxes:
         assert 9 < box["height"] < 30
