@@ -70,9 +70,9 @@ def test_facts_of_splits_are_those_of_a_count_by_hand(seed: int) -> None:
                 "groups": len(of_side), "mean": pytest.approx(np.mean(of_side)), "median": np.median(of_side),
             }  # fmt: skip
     rows = {name: set(np.flatnonzero(side).tolist()) for name, side in sides.items()}
-    pairs = {tuple(sorted(pair["splits"])): pair["jaccard"] for pair in facts["overlap"]}
+    pairs = {tuple(sorted(pair["splits"])): pair["shared"] for pair in facts["overlap"]}
     assert pairs == {
-        tuple(sorted((a, b))): pytest.approx(len(rows[a] & rows[b]) / len(rows[a] | rows[b]))
+        tuple(sorted((a, b))): pytest.approx(2 * len(rows[a] & rows[b]) / (len(rows[a]) + len(rows[b])))
         for a, b in combinations(rows, 2)
     }
 
