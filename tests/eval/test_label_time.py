@@ -183,6 +183,8 @@ def test_half_a_column_is_refused(protocol: str) -> None:
 def corrections(stream: Stream, **changed: Any) -> tuple[Spy, dict[str, Any]]:
     """What a spy saw under ocrr: one list for each sample of the stream; numbers are places among training samples."""
     spy = Spy()
+    if changed.get("scenario") == "categorical":
+        changed["held_out"] = 2
     return spy, evaluate(stream, "ocrr", [spy], settings={"every": 10, **changed})["results"][0]
 
 
@@ -201,7 +203,7 @@ class TestOcrr:
         rng = rng_for(3)
         stream = timed(STEPS, lambda train: np.asarray(train.time) + rng.integers(0, 30, len(train)))
         train = stream.flat("train")
-        spy, _ = corrections(stream, scenario=scenario, held_out=2)
+        spy, _ = corrections(stream, scenario=scenario)
         assert train.label_time is not None
         assert train.time is not None
         shown = [which for lot in spy.log for which in lot]
@@ -213,11 +215,11 @@ class TestOcrr:
     def test_a_label_that_never_comes_is_neither_seed_nor_correction_and_costs_no_budget(self) -> None:
         odd = timed(STEPS, lambda train: np.where(np.arange(len(train)) % 2, NEVER, np.asarray(train.time)))
         for scenario in ("temporal", "categorical"):
-            spy, _ = corrections(odd, scenario=scenario, held_out=2, policy="budget:8")
+            spy, _ = corrections(odd, scenario=scenario, policy="budget:8")
             shown = [which for lot in spy.log for which in lot]
             assert len(shown) == 8
             assert all(which % 2 == 0 for which in shown + spy.seed)
-            whole, _ = corrections(STEPS, scenario=scenario, held_out=2, policy="budget:8")
+            whole, _ = corrections(STEPS, scenario=scenario, policy="budget:8")
             assert len(spy.seed) == len(whole.seed) // 2
             assert len(spy.log) == len(whole.log), "as many samples are predicted"
 
