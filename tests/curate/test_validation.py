@@ -26,7 +26,7 @@ from driftline.curate.validation.answers.verdicts import (
     verdict,
     verdicts_from_labels,
 )
-from driftline.curate.validation.asking.batches import question_page, read_batch, read_gold, write_batch
+from driftline.curate.validation.asking.batches import question_html, question_page, read_batch, read_gold, write_batch
 from driftline.curate.validation.asking.rounds import next_candidates, short_cells
 from driftline.curate.validation.settings import ValidationSettings
 
@@ -138,7 +138,7 @@ class TestBatch:
         """As in the paper's interface; both together would be a contradiction, and a lost vote."""
         with chromium_browser() as browser:
             page = browser.new_page()
-            page.set_content(question_page(CONCEPTS))
+            page.set_content(question_html(CONCEPTS))
             for tick, left in (("bus", ["bus"]), ("car", ["bus", "car"]), ("none", ["none"]), ("car", ["car"])):
                 page.check(f"input[value={tick}]")
                 ticked = page.eval_on_selector_all("input[name=labels]:checked", "boxes => boxes.map(b => b.value)")

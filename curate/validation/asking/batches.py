@@ -41,28 +41,29 @@ def expected_of(concept: str) -> frozenset[str]:
     return frozenset({NONE if concept == BACKGROUND else concept})
 
 
-def question_html(concepts: Sequence[Concept]) -> str:
-    """CLEAR's question [supplement, figures 3 and 4] as plain inputs with `${image_url}` for the image, without a form
-    around it: requester pages and Turkle put their own.
+def question_html(concepts: Sequence[Concept], alone: bool = True) -> str:
+    """CLEAR's question [supplement, figures 3 and 4] as plain inputs with `${image_url}` for the image.
 
-    It has no form element, because MTurk's requester pages and Turkle add their own, and no script: every marketplace
-    reads plain inputs. Concept texts are escaped; `$` is removed, so that no template engine finds a variable.
+    It has no form element, because MTurk's requester pages and Turkle add their own. alone: it makes "None of the
+    above" exclude the others by itself; a page that forbids such code has its own script. Concept texts are escaped;
+    `$` is removed, so that no template engine finds a variable.
     """
     from jinja2 import Environment
 
     template = files("driftline.curate.validation").joinpath("templates/question.html.j2").read_text(encoding="utf-8")
     options = [(c.name, c.option, c.examples) for c in concepts]
-    page = Environment(autoescape=True).from_string(template).render(options=options, nothing=NONE)
+    page = Environment(autoescape=True).from_string(template).render(options=options, nothing=NONE, alone=alone)
     return page.replace("@@image_url@@", "${image_url}")
 
 
 def question_page(concepts: Sequence[Concept]) -> str:
-    """The question as a complete page, with a form for pages that put none around it."""
+    """The question as a complete page with a form, for the local page, which has its own script."""
+    asked = question_html(concepts, alone=False)
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         "<title>Which of these are in the image?</title>\n</head>\n<body>\n"
-        f'<form method="post" action="/mturk/externalSubmit">\n{question_html(concepts)}\n</form>\n</body>\n</html>\n'
+        f'<form method="post" action="/mturk/externalSubmit">\n{asked}\n</form>\n</body>\n</html>\n'
     )
 
 
