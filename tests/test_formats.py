@@ -29,7 +29,7 @@ def changed(path: Path, **values: Any) -> None:
     [
         ("finished", "stages/09_publish/release/release.json", "release HERE --format urls --out OUT", "Run publish"),
         ("finished-stream", "stream.json", "stream show HERE", "Create the stream again"),
-        ("finished-rows", "", "report HERE --out OUT", "Evaluate again"),
+        ("finished-rows", "", "report HERE --out OUT", "evaluate again"),
     ],
 )
 @pytest.mark.parametrize("step", [-1, 1])
