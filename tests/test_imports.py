@@ -95,7 +95,7 @@ def may(importer: str, target: str) -> bool:
         )
     if room == "eval":
         networks = "driftline.curate.encoders."  # weights are read in one place
-        return target == "driftline.stream_builder" or target.startswith((STREAM, networks))
+        return target == "driftline.stream_builder" or target.startswith((*STREAM, networks))
     return False
 
 
