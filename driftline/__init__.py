@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from driftline.eval.integrations.torch import Torch as Torch
     from driftline.eval.reporting.logs.ages import age as age
     from driftline.eval.results import Results as Results
+    from driftline.pipelines import VERSION as __version__  # noqa: F401
     from driftline.pipelines.cli.listing import list_registered as list_registered
     from driftline.pipelines.face.runs import audit as audit
     from driftline.pipelines.face.runs import batch as batch
@@ -69,58 +70,5 @@ if TYPE_CHECKING:
     from driftline.stream_builder.step import Split as Split
     from driftline.stream_builder.step import Step as Step
     from driftline.stream_builder.stream import Stream as Stream
-
-    __version__: str
 else:
-    __getattr__, __dir__, __all__ = lazy_face(
-        __name__,
-        {
-            "Avalanche": "driftline.eval.integrations.avalanche:Avalanche",
-            "Dataset": "driftline.stream_builder.datasets:Dataset",
-            "DriftlineError": "driftline.curate.core.errors:DriftlineError",
-            "Release": "driftline.curate.release.format:Release",
-            "Results": "driftline.eval.results:Results",
-            "Run": "driftline.pipelines.run.run_folder:Run",
-            "Sklearn": "driftline.eval.integrations.sklearn:Sklearn",
-            "Split": "driftline.stream_builder.step:Split",
-            "Step": "driftline.stream_builder.step:Step",
-            "Stream": "driftline.stream_builder.stream:Stream",
-            "Torch": "driftline.eval.integrations.torch:Torch",
-            "__version__": "driftline.pipelines:VERSION",
-            "age": "driftline.eval.reporting.logs.ages:age",
-            "audit": "driftline.pipelines.face.runs:audit",
-            "batch": "driftline.pipelines.face.runs:batch",
-            "compare": "driftline.pipelines.face.runs:compare",
-            "compose": "driftline.pipelines.face.streams:compose",
-            "demo": "driftline.pipelines.face.runs:demo",
-            "encode": "driftline.pipelines.face.runs:encode",
-            "evaluate": "driftline.pipelines.face.streams:evaluate",
-            "export": "driftline.pipelines.face.runs:export",
-            "from_arrays": "driftline.stream_builder.builders.arrays:from_arrays",
-            "from_clear": "driftline.stream_builder.importers.clear:from_clear",
-            "from_dataset": "driftline.pipelines.face.streams:from_dataset",
-            "from_folder_by_time": "driftline.stream_builder.importers.folder_by_time:from_folder_by_time",
-            "from_hub": "driftline.stream_builder.importers.hub:from_hub",
-            "from_release": "driftline.pipelines.face.streams:from_release",
-            "from_table": "driftline.stream_builder.builders.table:from_table",
-            "from_tic": "driftline.stream_builder.importers.tic:from_tic",
-            "from_wild_time": "driftline.stream_builder.importers.wild_time:from_wild_time",
-            "from_wilds": "driftline.stream_builder.importers.wilds:from_wilds",
-            "forget": "driftline.pipelines.face.runs:forget",
-            "grow": "driftline.pipelines.face.runs:grow",
-            "heal": "driftline.pipelines.face.runs:heal",
-            "init": "driftline.pipelines.face.runs:init",
-            "leaderboard": "driftline.pipelines.face.runs:leaderboard",
-            "list_registered": "driftline.pipelines.cli.listing:list_registered",
-            "measure": "driftline.pipelines.face.streams:measure",
-            "open": "driftline.pipelines.face.runs:open",
-            "open_dataset": "driftline.stream_builder.datasets:open_dataset",
-            "plan": "driftline.pipelines.face.runs:plan",
-            "report": "driftline.pipelines.face.streams:report",
-            "run": "driftline.pipelines.face.runs:run",
-            "status": "driftline.pipelines.face.runs:status",
-            "trace": "driftline.pipelines.face.runs:trace",
-            "withdraw": "driftline.pipelines.face.runs:withdraw",
-            "train": "driftline.pipelines.face.runs:train",
-        },
-    )
+    __getattr__, __dir__, __all__ = lazy_face(__name__)

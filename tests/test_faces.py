@@ -38,7 +38,7 @@ def declared(face: str) -> dict[str, tuple[str, str]]:
 @pytest.mark.parametrize("face", FACES)
 def test_a_face_offers_what_type_checkers_see(face: str) -> None:
     module = importlib.import_module(face)
-    offered = {name: getattr(module, name) for name in module.__all__ if name != "__version__"}
+    offered = {name: getattr(module, name) for name in module.__all__}
     wanted = {name: getattr(importlib.import_module(home), what) for name, (home, what) in declared(face).items()}
     assert offered == wanted
     assert set(offered) <= set(dir(module))

@@ -10,10 +10,4 @@ if TYPE_CHECKING:
     from driftline.curate.release.format import Release as Release
     from driftline.curate.release.pool import left_out_of_unlabelled as left_out_of_unlabelled
 else:
-    __getattr__, __dir__, __all__ = lazy_face(
-        __name__,
-        {
-            "Release": "driftline.curate.release.format:Release",
-            "left_out_of_unlabelled": "driftline.curate.release.pool:left_out_of_unlabelled",
-        },
-    )
+    __getattr__, __dir__, __all__ = lazy_face(__name__)
