@@ -1,18 +1,13 @@
-"""What `run.py --full` measured, run by run: history.jsonl, the page docs/reference/ratios.md, and a plot.
-
-    python benchmarks/history.py [--plot history.png]
+"""What `run.py --full` measured, run by run: history.jsonl, and the page docs/reference/ratios.md.
 
 The page, which docs/conf.py writes, has the newest value of every ratio that has a target, for each processor it was
-measured on. Other pages and README get the figures that they mark: between `<!-- speed: BENCHMARK RATIO -->` and
-`<!-- /speed -->`. A line of history.jsonl is one benchmark: date, commit, machine (see run.py), benchmark, arguments,
-seconds, exit, ratios. In the plot 1 is the target and more is better: ratios with different units share an axis.
+measured on. A line of history.jsonl is one benchmark: date, commit, machine (see run.py), benchmark, arguments,
+seconds, exit, ratios.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
@@ -21,9 +16,6 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent
-FIGURES = ROOT / "docs" / "project" / "performance.md"  # figures with their commands, not of the record
-MARK = re.compile(r"(<!-- speed: (\S+) ([^>]+) -->)(.*?)(<!-- /speed -->)", re.DOTALL)
 UNITS = {"held": "held to AVX2", "avx512": "AVX-512", "avx2": "AVX2"}  # the first that is true names a processor
 INTRODUCTION = """# Ratios
 
@@ -64,15 +56,14 @@ def processor(machine: Mapping[str, Any]) -> str:
     return f"{machine['cpu'].replace('(R)', '')}, {units}, {machine['cores']} cores{gpu}"
 
 
-def better(value: float, target: str) -> float:
-    """Times as good as the target: 1 meets it.
+def meets(value: float, target: str) -> bool:
+    """Whether a ratio reaches its target.
 
-    >>> better(3, "<= 2"), better(3, ">= 2")
-    (0.6666666666666666, 1.5)
+    >>> meets(3, "<= 2"), meets(3, ">= 2")
+    (False, True)
     """
     sign, limit = target.split()
-    pair = (value, float(limit)) if sign == ">=" else (float(limit), value)
-    return 1.0 if pair[0] == pair[1] else pair[0] / pair[1] if pair[1] else float("inf")
+    return value >= float(limit) if sign == ">=" else value <= float(limit)
 
 
 def rows(folder: Path, history: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
@@ -85,7 +76,7 @@ def rows(folder: Path, history: Sequence[Mapping[str, Any]]) -> Iterator[tuple[s
                 if line["benchmark"] == name and line["ratios"].get(ratio) is not None
             }
             for cpu, (value, date) in newest.items():
-                missed = "" if better(value, target) >= 1 else ", missed"
+                missed = "" if meets(value, target) else ", missed"
                 yield (
                     name,
                     ratio,
@@ -115,79 +106,3 @@ def page(folder: Path) -> str:
     if never := sorted({row[0] for row in found if row[4] == "–"}):
         parts.append("\n## Not measured with this record yet\n\n" + ", ".join(f"`{name}`" for name in never) + "\n")
     return "".join(parts)
-
-
-def figure(history: Sequence[Mapping[str, Any]], benchmark: str, ratio: str) -> str:
-    """The newest value with two digits and its processor; ValueError if none was recorded.
-
-    A processor that was held to AVX2 stands for an older one and is passed over.
-    """
-    for line in sorted(history, key=lambda line: line["date"], reverse=True):
-        value = line["ratios"].get(ratio) if line["benchmark"] == benchmark else None
-        if value is not None and not line["machine"].get("held"):
-            name = re.sub(r" Processor|, \d+ cores", "", processor(line["machine"]))
-            return f"{value:.{0 if value >= 10 else 1}f} × ({name})"
-    raise ValueError(
-        f"history.jsonl has no ratio {ratio!r} of benchmark {benchmark!r}. "
-        f"Measure it: python benchmarks/run.py {benchmark} --full; or state the speed without a number."
-    )
-
-
-def with_figures(text: str, history: Sequence[Mapping[str, Any]]) -> str:
-    """A page whose marked figures are those of the record."""
-    return MARK.sub(lambda mark: mark[1] + figure(history, mark[2], mark[3]) + mark[5], text)
-
-
-def prose() -> list[Path]:
-    """README and the pages of docs/ that people write, but the one with other figures."""
-    ignored = (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()  # pages that docs/conf.py writes
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    return [path for path in pages if path != FIGURES and path.relative_to(ROOT).as_posix() not in ignored]
-
-
-def plot(folder: Path, out: Path) -> None:
-    """A line for each ratio and processor over the dates, one panel a benchmark, on a logarithmic axis."""
-    import matplotlib
-
-    matplotlib.use("agg")
-    import matplotlib.pyplot as plt
-
-    history, targets = read(folder), {name: facts.get("targets", {}) for name, facts in declared(folder).items()}
-    names = [name for name in targets if any(line["benchmark"] == name for line in history)]
-    figure, axes = plt.subplots(len(names), 1, figsize=(9, 2.2 * len(names)), squeeze=False, layout="constrained")
-    for axis, name in zip(axes[:, 0], names, strict=True):
-        points: dict[tuple[str, str], list[tuple[str, float]]] = {}
-        for line in history:
-            for ratio, value in line["ratios"].items() if line["benchmark"] == name else ():
-                if value is not None and ratio in targets[name]:
-                    key = (ratio, processor(line["machine"]))
-                    points.setdefault(key, []).append((line["date"], better(value, targets[name][ratio])))
-        for (ratio, cpu), values in points.items():
-            axis.plot(*zip(*sorted(values), strict=True), marker="o", label=f"{ratio} · {cpu}")
-        axis.axhline(1, color="gray", linewidth=0.8)
-        axis.set(title=name, yscale="log", ylabel="times the target")
-        axis.legend(fontsize=6, loc="center left", bbox_to_anchor=(1, 0.5))
-    figure.savefig(out, dpi=100)
-
-
-def main() -> None:
-    """Write the marked figures of all pages; draw if asked."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--plot", type=Path, help="a picture of every ratio over time")
-    given = parser.parse_args()
-    for path in prose():
-        text = path.read_text(encoding="utf-8")
-        try:
-            new = with_figures(text, read(HERE))
-        except ValueError as error:
-            raise SystemExit(f"{path}: {error}") from None
-        if new != text:
-            path.write_text(new, encoding="utf-8")
-            print(f"wrote {path}")
-    if given.plot:
-        plot(HERE, given.plot)
-        print(f"wrote {given.plot}")
-
-
-if __name__ == "__main__":
-    main()

@@ -53,19 +53,6 @@ def product_rate(dtype: torch.dtype) -> float:
     return 2 * 2048**3 / min(seconds)
 
 
-def reading_rate(megabytes: int = 19) -> float:
-    """Bytes a second of a sum over so many, which no cache of a core holds, on one thread: the best of five."""
-    torch.set_num_threads(1)
-    a = torch.ones(megabytes * 250_000)
-    seconds = []
-    for _ in range(5):
-        clock = time.process_time()
-        for _ in range(10):
-            a.sum()
-        seconds.append(time.process_time() - clock)
-    return 10 * a.nbytes / min(seconds)
-
-
 class Pictures(torch.utils.data.Dataset[tuple[torch.Tensor, int]]):
     """What a user has: PIL images and torchvision's transforms."""
 

@@ -71,8 +71,7 @@ def judged(name: str, figures: dict[str, Any], targets: dict[str, str], here: di
         value: Any = figures
         for key in ratio.split("."):
             value = value.get(key) if isinstance(value, dict) else None
-        sign, limit = target.split()
-        met = value is not None and (value >= float(limit) if sign == ">=" else value <= float(limit))
+        met = value is not None and history.meets(value, target)
         records.append({"benchmark": name, "ratio": ratio, "value": value, "target": target, "met": met})
     return records
 

@@ -97,20 +97,6 @@ def test_full_sizes_are_recorded_and_the_page_has_the_newest_of_each_processor(f
     assert f"| ratio | target | {head} |" in lines
     assert f"| `fast speed` | >= 2 | {' | '.join(value for *_, value in columns)} |" in lines
     assert lines[-1] == "`crashed`"
-    history.plot(folder, folder / "history.png")
-    assert (folder / "history.png").read_bytes()[:4] == b"\x89PNG"
-
-
-def test_a_mark_gets_the_newest_figure_and_its_processor() -> None:
-    machine = {"cpu": "Some(R) Processor", "avx512": True, "cores": 2}
-    lines = [
-        {"date": date, "machine": machine | more, "benchmark": "fast", "ratios": {"speed": value}}
-        for date, value, more in (("2002", 14.4, {}), ("2001", 9, {}), ("2003", 3, {"held": True}), ("2004", None, {}))
-    ]
-    text = "Ours: <!-- speed: fast speed -->old<!-- /speed -->."
-    assert history.with_figures(text, lines) == text.replace("old", "14 × (Some, AVX-512)")
-    with pytest.raises(ValueError, match="no ratio 'speed' of benchmark 'slow'. Measure it: .*run.py slow --full"):
-        history.with_figures(text.replace("fast", "slow"), lines)
 
 
 def test_every_benchmark_is_declared() -> None:

@@ -160,7 +160,7 @@ def test_every_link_and_picture_is_there(page: Path) -> None:
 def test_every_file_of_the_repository_in_the_text_exists(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for name in re.findall(
-        r"`((?:curate|stream_builder|eval|pipelines|tests|examples|benchmarks|docs)/[\w./-]+)`", text
+        r"`((?:curate|stream_builder|eval|pipelines|tests|examples|benchmarks|studies|docs)/[\w./-]+)`", text
     ):
         assert "NAME" in name or (ROOT / name).exists(), f"{page.name} names {name}"
 

@@ -121,6 +121,7 @@ def test_nobody_imports_a_package_by_its_folder() -> None:
         *(ROOT / "tests").rglob("*.py"),
         *(ROOT / "examples").rglob("*.py"),
         *ROOT.glob("benchmarks/*.py"),
+        *(ROOT / "studies").rglob("*.py"),
     ]
     wrong = [(path, name) for path in places for name in every_import(path) if name.split(".")[0] in ROOMS]
     assert not wrong

@@ -12,19 +12,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.console import python
-from support.helpers import example
+from support.helpers import study
 
 from driftline.eval.run import evaluate
 
 ROOT = Path(__file__).resolve().parents[1]
 MOST = 60  # pictures of a fruit and bucket, as many as the release takes
-CUTS = example("findings").CUTS
-build = example("usda/build")
+CUTS = study("findings").CUTS
+build = study("usda/build")
 
 
 def script(name: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """A script of examples/usda, in a process of its own."""
-    path = ROOT / "examples" / "usda" / name
+    """A script of studies/usda, in a process of its own."""
+    path = ROOT / "studies" / "usda" / name
     return python(
         f"import runpy, sys; sys.argv[1:] = {words!r}; runpy.run_path({str(path)!r}, run_name='__main__')", ROOT
     )
@@ -84,7 +84,7 @@ def test_no_picture_that_trained_the_model_is_in_the_benchmark(shared: Path) -> 
 def test_closed_forms_with_a_covariance_beat_class_means_on_vectors_of_another_task(shared, tmp_path):
     """SLDA, RanPAC above NCM [Hayes & Kanan 2020; McDonnell et al. 2023], as docs/studies/findings.md says."""
     found = evaluate(
-        example("findings").usda(shared), "clear-streaming", ["nearest-mean", "slda", "ridge", "ranpac(width=400)"]
+        study("findings").usda(shared), "clear-streaming", ["nearest-mean", "slda", "ridge", "ranpac(width=400)"]
     )
     means, *others = (result["scores"]["next_domain"]["mean"] for result in found["results"])
     assert min(others) > means + 0.05, found["results"]
@@ -97,7 +97,7 @@ def test_the_drift_measured_when_the_pictures_were_collected_comes_out_again(sha
     logistic regression [DATA.md]. Ours is CLEAR's SGD probe with six times its epochs: at the paper's 100 it has not
     converged on these vectors (in-domain .91), as the specification found on others."""
     longer = {"epochs": 600, "decay_after": 360}
-    found = evaluate(example("findings").usda(shared), "clear-iid", ["scratch"], settings=longer)
+    found = evaluate(study("findings").usda(shared), "clear-iid", ["scratch"], settings=longer)
     means = {k: v["mean"] for k, v in found["results"][0]["scores"].items()}
     assert means["in_domain"] == pytest.approx(0.942, abs=0.01)
     assert means["next_domain"] == pytest.approx(0.903, abs=0.015)

@@ -98,7 +98,7 @@ def has_half() -> bool:
 
 
 def suits(width: int, classes: int, batch: int | None = None, tiles: bool = False, epochs: int = 100) -> bool:
-    """Whether the kernel is faster than torch for this shape, on AVX2 and AVX-512 alike (`benchmarks/kernels.py`).
+    """Whether the kernel is faster than torch for this shape, on AVX2 and AVX-512 alike.
 
     batch: of a single gradient, None for a whole training, which saves torch's calls, too. tiles: bfloat16 by AMX.
     epochs: of a training. Padding costs: X is copied, which some epochs pay for, and it and the classes get larger. The

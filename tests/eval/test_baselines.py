@@ -80,7 +80,7 @@ def test_no_shipped_row_is_stale(streams: dict[str, Path], runs: dict[str, list[
         differs, share = compared(run, loaded[run.about["stream"]["sha256"]])
         if share > ROUNDED:
             stale[learner] = differs
-    assert not stale, "run examples/baselines.py"
+    assert not stale, "run studies/baselines.py"
 
 
 class TestCheck:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.helpers import benchmark
+from support.helpers import study
 
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.learner import Task
@@ -18,7 +18,7 @@ from driftline.eval.protocols.clear import score
 
 pytestmark = pytest.mark.proof("paper")
 
-cross = benchmark("cross_table")
+cross = study("cross_table")
 DOCS = Path(__file__).resolve().parents[2] / "docs/studies/avalanche.md"
 SEEDS = 2  # four are no clearer, and take twice as long
 

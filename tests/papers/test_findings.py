@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.helpers import example
+from support.helpers import study
 
 from driftline.eval.answers import answers
 from driftline.eval.learner import Task
@@ -17,7 +17,7 @@ from driftline.eval.run import evaluate
 @pytest.mark.shared(twin="tests/eval/test_replay.py::test_replay_forgets_less_than_finetuning")
 def test_er_ace_keeps_old_classes_where_er_gives_them_up(shared: Path) -> None:
     """Caccia et al. 2022, abstract: gains where new classes appear. One of three seeds, a fifth of the samples."""
-    stream = example("findings").intents(shared)
+    stream = study("findings").intents(shared)
     names = [f"{name}(sampler=mixed,memory=77,batch=20,lr={lr})" for name in ("er-online", "ace") for lr in (10, 30)]
     results = evaluate(stream, "clear-iid", names)["results"]
     of = [result["scores"]["accuracy"]["mean"] for result in results]

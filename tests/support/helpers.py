@@ -131,6 +131,11 @@ def example(name: str) -> ModuleType:
     return _module("examples", name)
 
 
+def study(name: str) -> ModuleType:
+    """A module of `studies/`, which is no package."""
+    return _module("studies", name)
+
+
 def _module(folder: str, name: str) -> ModuleType:
     path = Path(__file__).resolve().parents[2] / folder / f"{name}.py"
     spec = importlib.util.spec_from_file_location(name, path)

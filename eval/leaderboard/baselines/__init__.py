@@ -1,4 +1,4 @@
-"""The shipped submissions: every learner on streams that anybody can build, made by `examples/baselines.py`.
+"""The shipped submissions: every learner on streams that anybody can build, made by `studies/baselines.py`.
 
 `NAME.zip` is a submission; `streams/NAME.zip` is its stream, because a network's vectors differ in their last bits from
 machine to machine, and then so does a stream's hash. A stream whose data must not be passed on is not there.

@@ -1,6 +1,6 @@
 """Baselines: every learner on streams that anybody can build, packed as the submissions that driftline ships.
 
-    python examples/baselines.py --data DATA --out baselines            about 5 CPU minutes
+    python studies/baselines.py --data DATA --out baselines            about 5 CPU minutes
 
 painted-fruit is the stream of `driftline demo --real`, photo-world that of `driftline demo --quick` on a world of plain
 files (upright JPEGs, no clock that was reset). banking77 needs

@@ -1,6 +1,6 @@
 """The streams of docs/studies/findings.md, from vectors that others published.
 
-    python examples/findings.py --data DATA --out findings
+    python studies/findings.py --data DATA --out findings
 
 findings/usda: MobileNet vectors of 6,562 watercolours, 11 fruits, six buckets of years, 30 % test samples. Needs
 DATA/usda/usda_mnv1_embeddings_u8.npz. findings/intents: sentence vectors of Banking77 in 11 steps of seven new intents
@@ -20,7 +20,7 @@ from driftline.pipelines.reproduce.streams import intents as sentences
 from driftline.stream_builder.builders.arrays import from_arrays
 from driftline.stream_builder.stream import Stream
 
-CUTS = [1904, 1908, 1911, 1913, 1918]  # years that begin a bucket, as in examples/usda/driftline.yaml
+CUTS = [1904, 1908, 1911, 1913, 1918]  # years that begin a bucket, as in studies/usda/driftline.yaml
 TURNS = 11
 
 

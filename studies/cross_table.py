@@ -1,6 +1,6 @@
 """Our learners against Avalanche's strategies: how far apart the accuracy matrices of each pair are.
 
-    python benchmarks/cross_table.py [--seeds 5] [--markdown]
+    python studies/cross_table.py [--seeds 5] [--markdown]
 
 The stream (vectors of Gaussian classes) drifts, its label space grows, and steps lack classes, so that the methods end
 far from each other. Settings of each pair are the same, and strong enough for the method to matter. The distance is

@@ -1,6 +1,6 @@
 """A benchmark from real pictures: the USDA's dated fruit watercolours (1886–1942).
 
-    python examples/usda/build.py --data DATA/usda --out usda            about 3 minutes on two cores
+    python studies/usda/build.py --data DATA/usda --out usda            about 3 minutes on two cores
 
 No public CLIP is available offline, so a small one is trained on the captions of two fifths of the pictures; the
 benchmark is built from the other three fifths. In its report in-domain accuracy is above next-domain accuracy, and that
@@ -39,7 +39,7 @@ OF_TEXTS = ["zero-shot", "text-probe", "wise-ft"]
 SEEN = """\
 trained_until: 1942
 data: pictures of the same collection that the benchmark does not use, with captions that name the fruits
-source: examples/usda/build.py
+source: studies/usda/build.py
 """
 LEARNERS = [*TRAINED, *CLOSED, *OF_TEXTS]
 

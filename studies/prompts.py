@@ -1,9 +1,9 @@
 """The effect of prompt ensembles, templates, sub-categories and negatives on retrieval, by known labels.
 
-    python examples/usda/build.py --data ../shared/data/usda --out usda
-    python examples/prompts/measure.py --usda usda --coco ../shared/data/coco --out prompts
+    python studies/usda/build.py --data ../shared/data/usda --out usda
+    python studies/prompts.py --usda usda --coco ../shared/data/coco --out prompts
 
-USDA: the small model and the pictures of `examples/usda` (trained on captions of other pictures). COCO: 233 photos, of
+USDA: the small model and the pictures of `studies/usda` (trained on captions of other pictures). COCO: 233 photos, of
 which three fifths train another model; that is far too few, and the figures show it. Prints the tables from
 which docs/guides/prompts.md has the means.
 """
@@ -179,7 +179,7 @@ def measure_coco(data: Path, out: Path, epochs: int) -> None:
 def main() -> None:
     """Measure the given collections."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--usda", type=Path, help="output folder of examples/usda/build.py")
+    parser.add_argument("--usda", type=Path, help="output folder of studies/usda/build.py")
     parser.add_argument("--coco", type=Path, help="folder with coco_subset_256.zip and its tables")
     parser.add_argument("--out", type=Path, default=Path("prompts"), help="folder for the COCO run")
     parser.add_argument("--epochs", type=int, default=60, help="of the COCO model")

@@ -1,6 +1,6 @@
 """Make the pictures and the network of `driftline demo --real` from the USDA's dated fruit watercolours.
 
-    python examples/usda/sample.py --data DATA/usda            about two minutes on two cores
+    python studies/usda/sample.py --data DATA/usda            about two minutes on two cores
 
 Up to 40 pictures per fruit and period from 1904 on become the benchmark, at most 128 px high, chosen by a hash of the
 file name. The labelled pictures before 1904 train a small network, whose features the demo evaluates; they are not

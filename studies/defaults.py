@@ -1,7 +1,7 @@
 """Every default learner of near-future and CLEAR against the best of its paper's grid, on three streams.
 
-    python benchmarks/defaults.py [--data ../shared/data] [--streams photos,usda,banking77] [--markdown]
-    python benchmarks/defaults.py --streams usda --draws 5            defaults alone, over orders of equal times
+    python studies/defaults.py [--data ../shared/data] [--streams photos,usda,banking77] [--markdown]
+    python studies/defaults.py --streams usda --draws 5            defaults alone, over orders of equal times
 
 Streams: the photo world (photos of ten things that age, vectors of the demo's CLIP), the USDA's watercolours by year
 (MobileNet vectors) and Banking77's sentences in runs of one intent (MiniLM vectors). The two latter need the data.

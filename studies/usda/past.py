@@ -1,6 +1,6 @@
 """Does the unlabelled past help? MoCo on the USDA's watercolours before 1904, then every learner on the years after.
 
-    python examples/usda/past.py --data DATA/usda --out past
+    python studies/usda/past.py --data DATA/usda --out past
 
 Bucket 0 (1886–1903, some 1,700 pictures) has no labels. Five labelled buckets follow. Each learner runs twice: with a
 network trained from scratch on the pictures, and with a linear layer on the features learned from bucket 0.
