@@ -1,9 +1,9 @@
-"""Retrieval: exact search against reading, products and faiss, a prompt on the page of browse, top-k merged from Ray.
+"""Retrieval: exact search against reading, products and faiss, a prompt on the page of browse.
 
-    python benchmarks/retrieval.py [search] [many] [prompts] [ray] [--rows N] [--folder F]
+    python benchmarks/retrieval.py [search] [many] [prompts] [--rows N] [--folder F]
 
 Every figure is a ratio to a peer or a limit measured in the same run; one JSON line a part. `search` is the size of one
-CLEAR bucket (713,626 × 1,024), `ray` 4 million × 512. Vectors are made (clustered, unit length) and removed again.
+CLEAR bucket (713,626 × 1,024). Vectors are made (clustered, unit length) and removed again.
 """
 
 from __future__ import annotations
@@ -335,39 +335,10 @@ def collection(folder: Path, rows: int) -> Path:
     return run
 
 
-def part_ray(folder: Path, rows: int) -> dict[str, Any]:
-    """Shards searched by Ray tasks on one loopback node, their best merged, against the same on threads."""
-    width, q = 512, prompts(10, 512)
-    shards = [make(folder / f"{i}.npy", rows // 16, width, "float16", i) for i in range(16)]
-    n = sum(s.rows for s in shards)
-    ids = pa.chunked_array([pa.array([f"{i:010d}" for i in range(n)])])
-    store = Store(tuple(shards), (np.arange(n) % 11).astype(np.int32), ids)
-    found: dict[str, Any] = {"part": "ray", "rows": n, "width": width}
-    answers = {}
-    for kind in ("local", "ray"):
-        executor = Executor(kind, CORES)  # type: ignore[arg-type]
-        answers[kind] = search(store, q, 600, list(range(11)), executor=executor)  # warm; starts Ray
-        found[f"{kind}_seconds"] = round(
-            median(lambda e=executor: search(store, q, 600, list(range(11)), executor=e), 3),
-            3,  # type: ignore[misc]
-        )
-    begun = time.perf_counter()
-    search(Store((shards[0],), store.buckets[: shards[0].rows], ids.slice(0, shards[0].rows)), q, 600, list(range(11)))
-    found["one_shard_seconds"] = round(time.perf_counter() - begun, 3)
-    found["shard_rows"] = shards[0].rows
-    found["same_answers"] = all(
-        np.array_equal(a.rows, b.rows)
-        for side in ("top", "bottom")
-        for bucket in range(11)
-        for a, b in zip(*(answers[k].ranked[side][bucket] for k in ("local", "ray")), strict=True)
-    )
-    return found
-
-
 def main() -> None:
     """Run the parts that are named, or all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=["search", "many", "prompts", "ray", []], help="default: all")
+    parser.add_argument("parts", nargs="*", choices=["search", "many", "prompts", []], help="default: all")
     parser.add_argument("--rows", type=int, help="rows of search, many and prompts (default: 713,626)")
     parser.add_argument("--folder", type=Path, help="where the vectors are made (default: the system's)")
     options = parser.parse_args()
@@ -376,7 +347,6 @@ def main() -> None:
         "search": (part_search, rows),
         "many": (part_many, rows),
         "prompts": (part_prompts, rows),
-        "ray": (part_ray, options.rows or 4_194_304),
     }
     for name in options.parts or runs:
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from driftline.curate.core.errors import BadConfig, Shortage
+from driftline.curate.core.errors import Shortage
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.core.vectors import unit
 from driftline.curate.encoders import Encoder, Vectors
@@ -34,24 +34,14 @@ def query_vectors(
 ) -> tuple[Vectors, list[int]]:
     """(unit vectors (Q, D) float32 of all queries, the first query of each concept).
 
-    negative_weight: how far they are moved away from a concept's negatives. Raises BadConfig for two concepts with the
-    same texts.
+    negative_weight: how far they are moved away from a concept's negatives.
     """
     rows: list[Vectors] = []
     first: list[int] = []
-    concept_of: dict[Any, str] = {}
     for concept in concepts:
-        groups = concept.texts()
-        same = concept_of.setdefault((tuple(map(tuple, groups)), concept.negatives), concept.name)
-        if same != concept.name:
-            raise BadConfig(
-                f"The concepts {same!r} and {concept.name!r} have the same prompts.",
-                "Expected each image to have one nearest concept.",
-                "Change the prompts of one, or remove it.",
-            )
         first.append(len(rows))
         away = unit(encoder.texts(concept.negatives).mean(0)) * negative_weight if concept.negatives else 0.0
-        rows += [unit(unit(encoder.texts(group).mean(0)) - away) for group in groups]
+        rows += [unit(unit(encoder.texts(group).mean(0)) - away) for group in concept.texts()]
     return np.stack(rows).astype(np.float32), first
 
 

@@ -6,8 +6,9 @@ the best within their rounding error, and these are scored again in float64. Equ
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import numpy.typing as npt
 from driftline.curate.core.errors import BadConfig, BadInput
 from driftline.curate.core.executor import Executor
 from driftline.curate.encoders import Vectors
-from driftline.curate.retrieval.scan import PRODUCTS, Side, State, Wanted, empty_state, scan, sizes
+from driftline.curate.retrieval.scan import Side, State, Wanted, empty_state, scan, sizes
 from driftline.curate.retrieval.vector_store import Ints, Store
 
 MEMORY = 256 << 20  # bytes of the lists; longer ones lie in a temporary file
@@ -39,8 +40,6 @@ class SearchResult:
 
     ranked: dict[Side, dict[int, list[Ranked]]]
     """[side][bucket][concept]"""
-    histogram: dict[int, Ints]
-    """bucket → (concepts, bins) counts of cosines over [-1, 1]"""
     bytes_read: int = 0
     """of vectors, those that were read a second time included"""
 
@@ -54,39 +53,28 @@ def search(
     sides: Sequence[Side] = ("top", "bottom"),
     executor: Executor | None = None,
     memory: int = MEMORY,
-    bins: int = 0,
     folder: Path | None = None,
 ) -> SearchResult:
     """Rank the images of the `asked` buckets under every concept and keep the best `depth` of each side.
 
     queries: (Q, D) float32, unit length. groups: the first query of each concept (default: one query per concept); the
-    score of a concept is the highest cosine of its queries, computed from the stored vectors in float64. bins: of the
-    histograms of cosines; 0: none. memory: bytes for the lists, which all threads share (`list_bytes`); longer ones lie
-    in a temporary file in `folder` (default: the system's). Beside them each thread needs some 100 MB at most, for any
-    number of vectors and concepts.
+    score of a concept is the highest cosine of its queries, computed from the stored vectors in float64. memory:
+    bytes for the lists, which all threads share (`list_bytes`); longer ones lie in a temporary file in `folder`
+    (default: the system's). Beside them each thread needs some 100 MB at most, for any number of vectors and concepts.
+    It runs on this machine, whatever the executor's engine.
     """
     groups = list(range(len(queries))) if groups is None else list(groups)
     check_search(store, queries, depth)
     executor = executor or Executor()
     asked = list(dict.fromkeys(asked))
     depth = min(depth, max([1, *sizes(store.buckets, asked).tolist()]))
-    wanted = Wanted(
-        store, queries, groups=tuple(groups), asked=tuple(asked), depth=depth, sides=tuple(sides), bins=bins,
-        memory=memory, folder=folder,
-    )  # fmt: skip
-    state = empty_state(wanted)
-    n, parts = len(store), executor.workers * (4 if executor.kind == "ray" else 1)
-    edges = np.linspace(0, n, max(1, min(parts, n // 4096)) + 1).astype(np.int64).tolist()
-    if executor.kind == "local":
-        for _ in executor.run_tasks(scan, [(state, low, high) for low, high in pairwise(edges)], threads=True):
-            pass
-    else:
-        remote = [replace(wanted, store=store.part(low, high), folder=None) for low, high in pairwise(edges)]
-        for i, part in executor.run_tasks(_search_part, remote, threads=True):
-            _merge(state, part, edges[i])
+    state = empty_state(Wanted(store, queries, tuple(groups), tuple(asked), depth, tuple(sides)), memory, folder)
+    threads = executor.workers if executor.kind == "local" else os.cpu_count() or 1
+    edges = np.linspace(0, len(store), max(1, min(threads, len(store) // 4096)) + 1).astype(np.int64).tolist()
+    for _ in Executor(workers=threads).run_tasks(scan, [(state, *part) for part in pairwise(edges)], threads=True):
+        pass
     state.lists.finish()
-    histogram = dict(zip(asked, state.counts, strict=True)) if bins else {}
-    return SearchResult(_ranked(state), histogram, state.read)
+    return SearchResult(_ranked(state), state.read)
 
 
 def check_search(store: Store, queries: Vectors, depth: int) -> None:
@@ -99,31 +87,6 @@ def check_search(store: Store, queries: Vectors, depth: int) -> None:
             "Expected one model for images and texts.",
             "Set embed.model and embed.weights to the model that made the vectors.",
         )
-
-
-Part = tuple[Ints, Ints, Vectors, Ints, int]
-"""counts of each cell, rows and scores of all cells in order, histograms, bytes read"""
-
-
-def _search_part(wanted: Wanted) -> Part:
-    """The lists of a part of the store, on another machine."""
-    state = empty_state(wanted)
-    scan((state, 0, len(wanted.store)))
-    lists = state.lists
-    lists.finish()
-    used = np.arange(lists.rows.shape[1]) < lists.counts[:, None]
-    return lists.counts, lists.rows[used], lists.scores[used], state.counts, state.read
-
-
-def _merge(state: State, part: Part, start: int) -> None:
-    """Add the lists of the part of the store that begins at row `start`."""
-    counts, rows, scores, histograms, read = part
-    cells = np.repeat(np.arange(len(counts)), counts)
-    for low in range(0, len(cells), PRODUCTS):
-        at = slice(low, low + PRODUCTS)
-        state.lists.add(cells[at], rows[at] + start, scores[at], np.ones(len(cells[at]), np.bool_), 1)
-    state.counts += histograms
-    state.read += read
 
 
 def _ranked(state: State) -> dict[Side, dict[int, list[Ranked]]]:

@@ -47,9 +47,6 @@ class Wanted:
     asked: tuple[int, ...]
     depth: int
     sides: tuple[Side, ...]
-    bins: int
-    memory: int
-    folder: Path | None
 
 
 @dataclass
@@ -63,12 +60,10 @@ class State:
     """(buckets,) rows to be read"""
     seen: Ints
     """(buckets,) rows that were read"""
-    counts: Ints
-    """(buckets, concepts, bins)"""
     locks: list[Any]
     """one for each chunk of concepts"""
     lock: Any = field(default_factory=Lock)
-    """of seen, counts and read"""
+    """of seen and read"""
     read: int = 0
     """bytes"""
 
@@ -79,7 +74,7 @@ def sizes(buckets: npt.NDArray[np.int32], asked: Sequence[int]) -> Ints:
     return np.array([count.get(b, 0) for b in asked], np.int64)
 
 
-def empty_state(wanted: Wanted) -> State:
+def empty_state(wanted: Wanted, memory: int, folder: Path | None) -> State:
     """Empty lists."""
     concepts, buckets = len(wanted.groups), len(wanted.asked)
     # |fl(x·q) − x·q| ≤ D u Σ|x q| ≤ D u for unit vectors [Higham 2002, 3.5]; twice, since stored ones are rounded
@@ -89,13 +84,13 @@ def empty_state(wanted: Wanted) -> State:
         _dots(np.zeros((1, 1)), np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros((1, 1)), np.arange(2))
     state: State
     lists = BestLists(
-        len(wanted.sides) * concepts * buckets, wanted.depth, error, wanted.memory, folder=wanted.folder,
+        len(wanted.sides) * concepts * buckets, wanted.depth, error, memory, folder,
         score=lambda cells, rows: _score_again(state, cells, rows), names=wanted.store.names,
     )  # fmt: skip
     chunks = -(-concepts // _shape(wanted)[2])
     state = State(
         wanted, lists, sizes(wanted.store.buckets, wanted.asked), np.zeros(buckets, np.int64),
-        np.zeros((buckets, concepts, wanted.bins), np.int64), [Lock() for _ in range(chunks)],
+        [Lock() for _ in range(chunks)],
     )  # fmt: skip
     return state
 
@@ -243,8 +238,6 @@ class Scanner:
             least_of = least.reshape(-1)[cell]
             exact = (value >= eager.reshape(-1)[cell]) | (lower <= least_of)
             picked.append((cells.reshape(-1)[cell], concept + low, column, lower, exact, least_of, sign))
-        if state.wanted.bins:
-            self._count(products, bucket_of, low, high)
         self._score(picked)
         with state.locks[chunk]:
             for cell, _, column, lower, exact, least_of, _ in picked:
@@ -287,15 +280,6 @@ class Scanner:
             picked, marks, np.split(scores, np.cumsum([len(at) for at in marks])[:-1]), strict=True
         ):
             lower[at] = sign * part
-
-    def _count(self, products: Vectors, bucket_of: Ints, low: int, high: int) -> None:
-        """Add to the histograms."""
-        _, concepts, bins = self.state.counts.shape
-        index = np.clip(((products + 1) * (bins / 2)).astype(np.int64), 0, bins - 1)
-        index += (bucket_of * concepts + np.arange(low, high)[:, None]) * bins
-        counts = np.bincount(index.ravel(), minlength=self.state.counts.size).reshape(self.state.counts.shape)
-        with self.state.lock:
-            self.state.counts += counts
 
 
 def _rank_at(share: float, depth: int) -> int:

@@ -81,8 +81,8 @@ class RetrieveSettings(Section):
         if len(set(names)) != len(names):
             raise ValueError(f"two concepts have the same name: {sorted({n for n in names if names.count(n) > 1})}")
         first_with: dict[str, str] = {}
-        for c in self.concepts:
-            queries = repr([c.prompts, c.templates, c.subcategories, c.negatives])
+        for c in self.complete_concepts():
+            queries = repr([c.texts(), c.negatives])
             if (other := first_with.setdefault(queries, c.name)) != c.name:
                 raise ValueError(f"the concepts {other!r} and {c.name!r} have the same prompts")
         if BACKGROUND in names:

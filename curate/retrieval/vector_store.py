@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -80,16 +80,6 @@ class Store:
             np.concatenate(buckets).astype(np.int32) if buckets else np.zeros(0, np.int32),
             pa.chunked_array(ids, pa.string()),
         )
-
-    def part(self, low: int, high: int) -> Store:
-        """The rows low to high as a store of their own."""
-        files = []
-        for file, start in zip(self.files, self.starts.tolist(), strict=False):
-            a, b = max(low, start) - start, min(high, start + file.rows) - start
-            if a < b:
-                skipped = a * file.width * np.dtype(file.dtype).itemsize
-                files.append(replace(file, offset=file.offset + skipped, rows=b - a))
-        return Store(tuple(files), self.buckets[low:high], self.ids.slice(low, high - low))
 
     def take(self, rows: Ints) -> npt.NDArray[Any]:
         """The vectors of some rows, in the order of `rows`, in the stored dtype."""

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from driftline.curate.core.errors import BadConfig, Shortage
+from driftline.curate.core.errors import Shortage
 from driftline.curate.retrieval.candidates import Chosen, Lookup, check_enough, choose, query_vectors
 from driftline.curate.retrieval.exact_search import Ranked, search
 from driftline.curate.retrieval.settings import Concept, RetrieveSettings
@@ -194,12 +194,6 @@ def test_negatives_move_the_query_away() -> None:
     )
     assert away[1] < plain[1]
     assert np.isclose(np.linalg.norm(away), 1)
-
-
-def test_two_concepts_with_the_same_prompts_are_refused() -> None:
-    same = [Concept(name=n, prompts=("a photo",)) for n in ("bus", "car")]
-    with pytest.raises(BadConfig, match="'bus' and 'car' have the same prompts"):
-        query_vectors(Words(), same)  # type: ignore[arg-type]
 
 
 def test_a_shortage_is_an_error_with_a_table() -> None:

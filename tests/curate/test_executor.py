@@ -13,8 +13,6 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pytest
 from support.helpers import drifting
 from support.work import complain, complain_or_sleep, crash, die, die_once, gpu, pid, square
@@ -22,8 +20,6 @@ from support.work import complain, complain_or_sleep, crash, die, die_once, gpu,
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.executor.local import AHEAD, ahead, default_workers
-from driftline.curate.retrieval.exact_search import search
-from driftline.curate.retrieval.vector_store import Store, vector_file
 
 
 @pytest.fixture(scope="module")
@@ -224,24 +220,6 @@ def test_ray_gives_each_task_a_gpu_of_its_own() -> None:
     found = dict(Executor("ray", 2).run_tasks(gpu, [0.5] * 4, gpus=1))
     assert {gpus for gpus, _ in found.values()} == {"0", "1"}
     assert len({pid for _, pid in found.values()}) == 2  # processes are reused, with the models that they have loaded
-
-
-@pytest.mark.proof("processes")
-def test_search_on_ray_gives_the_same_lists(tmp_path: Path) -> None:
-    n, rng = 30_000, np.random.default_rng(3)
-    x = rng.integers(-9, 10, (n, 12)).astype(np.float32) + 0.5  # a coarse grid, so that many cosines are equal
-    x /= np.linalg.norm(x, axis=1, keepdims=True)
-    for i, piece in enumerate(np.split(x, [10_000, 20_000])):
-        np.save(tmp_path / f"{i}.npy", piece)
-    ids = pa.chunked_array([pa.array([f"id{i:05d}" for i in rng.permutation(n)])])
-    store = Store(tuple(vector_file(tmp_path / f"{i}.npy") for i in range(3)), np.arange(n, dtype=np.int32) % 2, ids)
-    here, there = (search(store, x[:4], 60, [0, 1], executor=e).ranked for e in (Executor(), Executor("ray", 2)))
-    for side in here:
-        for bucket in (0, 1):
-            for one, other in zip(here[side][bucket], there[side][bucket], strict=True):  # of each query
-                assert len(one.rows) == 60
-                assert one.rows.tolist() == other.rows.tolist()
-                assert one.scores.tolist() == other.scores.tolist()
 
 
 RUN = "from driftline.curate.core.executor import Executor; from support.work import square; "

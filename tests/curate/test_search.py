@@ -213,24 +213,6 @@ def test_lists_beyond_the_memory_lie_in_a_file_that_is_gone_afterwards(tmp_path:
         search(store, grid(3, 8, 1), 40, [0], memory=0, folder=tmp_path / "absent")
 
 
-def test_a_part_of_a_store_is_searched_as_if_alone(tmp_path: Path) -> None:
-    store = store_of(grid(900, 8, 0), np.arange(900) % 2, tmp_path, [300, 301])
-    part = store.part(250, 700)
-    assert store.names(np.arange(250, 700)) == part.names(np.arange(450))
-    assert np.array_equal(part.take(np.arange(450)), store.take(np.arange(250, 700)))
-
-
-def test_the_histogram_counts_every_image_of_the_asked_buckets(tmp_path: Path) -> None:
-    x, queries = grid(500, 8, 0), grid(3, 8, 1)
-    store = store_of(x, np.arange(500) % 2, tmp_path, [100])
-    found = search(store, queries, 5, [1], bins=40)
-    edges = np.linspace(-1, 1, 41)
-    for c in range(3):
-        assert found.histogram[1][c].sum() == 250
-        scores = x[1::2] @ queries[c]
-        assert np.abs(np.histogram(scores, edges)[0] - found.histogram[1][c]).sum() <= 4  # a score on an edge
-
-
 def test_vectors_of_another_width_than_the_texts_are_refused(tmp_path: Path) -> None:
     store = store_of(grid(10, 8, 0), np.zeros(10), tmp_path, [])
     with pytest.raises(BadInput, match="vectors are 8 wide and the text encoder's are 6"):

@@ -72,8 +72,8 @@ def test_a_prompt_that_is_cut_is_said(retrieved) -> None:  # type: ignore[no-unt
 
 
 def test_two_concepts_with_the_same_prompts_are_refused_before_any_work(journey: Path) -> None:
-    same = json.dumps([{"name": n, "prompts": ["a bus"]} for n in ("bus", "coach")])
-    with pytest.raises(BadConfig, match="'bus' and 'coach' have the same prompts"):
+    same = json.dumps(["a bus", {"name": "coach", "prompts": ["bus"], "templates": ["a {}"]}])
+    with pytest.raises(BadConfig, match="'a bus' and 'coach' have the same prompts"):
         load(journey / "driftline.yaml", [f"retrieve.concepts={same}"])
 
 
