@@ -54,9 +54,10 @@ fuzz: $(VENV)/.dev  ## hostile input for every reader (TIMES=10000 each), faults
 	@$(BIN)/python -m hostile.faults --points $(or $(POINTS),250)
 	@DRIFTLINE_EXAMPLES=fuzz $(BIN)/python -m pytest -n 2 -m hypothesis tests
 
+SBOM = $(BIN)/python -m uv export --quiet --frozen --no-emit-project --format cyclonedx1.5 --output-file dist/sbom.json
 audit: $(VENV)/.dev  ## known weaknesses of the locked packages, fails if one cannot be looked up: dist/audit.json (CycloneDX)
 	@mkdir -p dist
-	@$(BIN)/python -m driftline.pipelines.reporting.dependency_licences --json > dist/sbom.json
+	@$(SBOM)
 	@$(BIN)/python -m uv export --quiet --frozen --all-extras --no-emit-project --output-file dist/locked.txt
 	@$(BIN)/python -m pip_audit --strict --disable-pip --require-hashes --requirement dist/locked.txt \
 	  --progress-spinner off --format cyclonedx-json --output dist/audit.json
@@ -73,10 +74,9 @@ format: $(VENV)/.dev  ## put the source in order
 docs: $(VENV)/.dev  ## the manual as HTML: docs/_build/html/index.html
 	@$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 
-dist: $(VENV)/.dev  ## wheel, sdist, and what they depend on with licences
+dist: $(VENV)/.dev  ## wheel, sdist, and what they depend on: dist/sbom.json
 	@$(BIN)/python -m build --quiet --outdir dist .
-	@$(BIN)/python -m driftline.pipelines.reporting.dependency_licences > dist/LICENCES.md
-	@$(BIN)/python -m driftline.pipelines.reporting.dependency_licences --json > dist/sbom.json
+	@$(SBOM)
 
 bench: $(VENV)/.dev  ## all benchmarks at quick sizes (FULL=1: at full size), ratios against targets, benchmarks/results.json
 	@$(BIN)/python benchmarks/run.py $(if $(FULL),--full)

@@ -48,11 +48,11 @@ def unlink(page: Any) -> None:
 def write_reference(out: Path) -> None:
     """Write the pages that come from the code: those that `.gitignore` lists."""
     from driftline.pipelines.config.reference import reference
-    from driftline.pipelines.reporting.learner_page import page
 
     history = runpy.run_path(str(BENCHMARKS / "history.py"))
+    learners = runpy.run_path(str(Path(__file__).with_name("learner_page.py")))
     board = (files("driftline.eval.leaderboard.baselines") / "leaderboard.md").read_text(encoding="utf-8")
-    pages = {"commands": commands(), "configuration": reference(), "python": python(), "learners": page()}
+    pages = {"commands": commands(), "configuration": reference(), "python": python(), "learners": learners["page"]()}
     pages["ratios"] = history["page"](BENCHMARKS)
     for name, text in (pages | {"leaderboard": board}).items():
         (out / f"{name}.md").write_text(text, encoding="utf-8")

@@ -4,6 +4,7 @@ setting in prose exists, every registered name is documented."""
 from __future__ import annotations
 
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -32,7 +33,6 @@ from driftline.pipelines.cli.listing import KINDS, REGISTRIES
 from driftline.pipelines.config import presets
 from driftline.pipelines.config.schema import Config
 from driftline.pipelines.demo.draw import photo
-from driftline.pipelines.reporting import learner_page
 from driftline.pipelines.stages import STAGES
 from driftline.stream_builder.export import EXPORTS as STREAM_EXPORTS
 from driftline.stream_builder.shifts import SHIFTS
@@ -269,7 +269,8 @@ def test_the_guide_names_every_registry_and_its_file() -> None:
 
 
 def test_every_name_of_a_catalogue_is_documented() -> None:
-    text = "\n".join([learner_page.page(), *(page.read_text(encoding="utf-8") for page in PAGES)])
+    learners = runpy.run_path(str(ROOT / "docs" / "learner_page.py"))
+    text = "\n".join([learners["page"](), *(page.read_text(encoding="utf-8") for page in PAGES)])
     for catalogue in (SOURCES, SHIFTS, PROTOCOLS, LEARNERS, EXPORTS, STREAM_EXPORTS, PLATFORMS, STAGES):
         for name in catalogue:
             assert re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text), f"{catalogue.kind} {name} is in no document"

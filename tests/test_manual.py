@@ -11,8 +11,6 @@ import yaml
 from support.console import python
 from test_docs import GENERATED
 
-from driftline.pipelines.reporting.dependency_licences import dependencies, materials, table
-
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -64,13 +62,3 @@ def test_every_promise_names_a_test_that_exists() -> None:
 def test_the_citation_is_whole() -> None:
     told = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert {"cff-version", "message", "title", "authors", "version", "license"} <= set(told)
-
-
-def test_what_driftline_depends_on_is_listed_with_licences() -> None:
-    rows = dependencies()
-    names = {row["name"].lower() for row in rows}
-    assert {"torch", "duckdb", "boto3", "numpy", "pydantic-core"} <= {name.replace("_", "-") for name in names}
-    assert "pytest" not in names
-    assert all(row["licence"] for row in rows)
-    assert f"| {rows[0]['name']} |" in table(rows)
-    assert materials(rows)["components"][0]["purl"].startswith("pkg:pypi/")

@@ -280,9 +280,10 @@ SOME = """
 import sys
 from pathlib import Path
 from driftline.pipelines.cli.app import main
-from driftline.pipelines.demo import real
+from driftline.pipelines.demo import journey, real
 real.packed = Path("some.zip").read_bytes
-real.FRUITS, real.LEARNERS, real.PROTOCOLS = ("apples", "pears"), ["nearest-mean"], ["clear-iid"]
+real.FRUITS, real.LEARNERS = ("apples", "pears"), ["nearest-mean"]
+journey.PROTOCOLS[:] = ["clear-iid"]
 sys.argv = ["driftline", "demo", "--real", "--out", "demo"]
 main()
 """

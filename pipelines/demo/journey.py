@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
 
 from driftline.curate.core.atomic_io import write_json, write_text
-from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.executor.local import default_workers
 from driftline.curate.core.run_log import RunLog
@@ -18,17 +23,15 @@ from driftline.curate.retrieval.settings import BACKGROUND
 from driftline.curate.validation.asking.batches import read_batch
 from driftline.eval.control import controlled
 from driftline.eval.plotting.charts import Section
-from driftline.eval.reporting.markup import table
+from driftline.eval.reporting.markup import Cell, table
 from driftline.eval.reporting.step_names import named_steps
 from driftline.eval.run import evaluate
 from driftline.pipelines.config import presets
 from driftline.pipelines.config.loader import load
-from driftline.pipelines.demo.about import NOTICE, WORKER_ERROR, about, shown
-from driftline.pipelines.demo.draw import CONCEPTS
+from driftline.pipelines.demo.draw import CHANGES, CONCEPTS, HALFWAY
 from driftline.pipelines.demo.odd import RESET_DAY
-from driftline.pipelines.demo.parts import Parts
 from driftline.pipelines.demo.workers import answer
-from driftline.pipelines.demo.world import World, build, serve
+from driftline.pipelines.demo.world import END, START, World, build, serve
 from driftline.pipelines.reporting.audit import audit
 from driftline.pipelines.reporting.audit_page import lines as audit_lines
 from driftline.pipelines.reporting.audit_page import page as audit_page
@@ -38,12 +41,35 @@ from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import folder_of
 from driftline.pipelines.stages.embed import OF_2004, spec_of
+from driftline.pipelines.web.rendering import template
 from driftline.stream_builder.builders.release import MADE_BY_EMBED, from_release
+from driftline.stream_builder.stream import Stream
 
 CLOSED = ["nearest-mean", "slda", "ridge", "ranpac", "fecam"]
 LEARNERS = ["majority", *CLOSED, "nap", "scratch", "finetune", "cumulative", "er", "der++"]
 PROTOCOLS = ["clear-iid", "clear-streaming"]
 FEATURES = "photos-of-2004"
+WORKER_ERROR = 0.05
+NOTICE = (
+    "Demonstration: the photos are rendered by a program and the workers are simulated "
+    f"(each answer is wrong with probability {WORKER_ERROR:.0%}). "
+    "The pipeline, the download, the model and the evaluation are the real ones."
+)
+
+
+class Parts(dict[str, float]):
+    """Name of a part of a demo → seconds, in the order in which they were done."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = time.monotonic()
+
+    def done(self, part: str) -> None:
+        """A part ends now."""
+        self[part] = round(time.monotonic() - self.begun - sum(self.values()), 1)
+
+    def __str__(self) -> str:
+        return "seconds: " + ", ".join(f"{name} {spent:.0f}" for name, spent in self.items())
 
 
 @dataclass(frozen=True)
@@ -67,6 +93,25 @@ class Scale:
 QUICK = Scale(1600, 14, 4, 2, 5)
 
 
+def evaluated(
+    context: Context, features: str, learners: Sequence[str], seeds: int, controls: Mapping[str, Mapping[str, Any]]
+) -> tuple[Release, Stream]:
+    """The release of a run, and its features as the stream `stream`, with the runs of the learners on it in `runs`.
+
+    controls: protocol → which learners have a control, and its draws.
+    """
+    out, run_log = context.root, context.run_log
+    release = Release.open(out)
+    stream = from_release(release, features).save(out / "stream")
+    for protocol in PROTOCOLS:
+        with run_log.progress(protocol, len(learners) * seeds, "runs") as tick:
+            results = evaluate(stream, protocol, learners, list(range(seeds)), out=out / "runs", progress=tick)
+        if protocol in controls:
+            more = {"executor": context.executor, "stream_folder": out / "stream"}
+            controlled(results, out=out / "runs", log=run_log, **controls[protocol], **more)
+    return release, stream
+
+
 def demo(out: Path, scale: Scale, run_log: RunLog, workers: int | None = None) -> dict[str, object]:
     """Run all steps in `out`; returns {"report", "seconds", "parts", "stages"}. Finished steps are not repeated.
 
@@ -80,25 +125,14 @@ def demo(out: Path, scale: Scale, run_log: RunLog, workers: int | None = None) -
     if not config_path.is_file():
         write_text(config_path, configuration(world, scale))
     config = load(config_path)
-    if FEATURES not in [entry.name for entry in config.release.features] or config.filter.where is None:
-        raise BadConfig(f"{out} holds the demo of an older version.", "", "Set another --out, or delete the folder.")
     context = Context(out, config, run_log, Executor(workers=workers or default_workers()))
     with serve(world):
         run(context, until="ask")
     simulate_answers(out, world)
     entries = run(context)
-    release = Release.open(out)
-    stream = from_release(release, FEATURES).save(out / "stream")
     parts.done("build")
-    runs = out / "runs"
-    for protocol in PROTOCOLS:
-        with run_log.progress(protocol, len(LEARNERS) * scale.seeds, "runs") as tick:
-            results = evaluate(stream, protocol, LEARNERS, list(range(scale.seeds)), out=runs, progress=tick)
-        if protocol == PROTOCOLS[0]:
-            place, executor = out / "stream", context.executor
-            controlled(
-                results, CLOSED, out=runs, control=scale.draws, log=run_log, executor=executor, stream_folder=place
-            )
+    control = {"learners": CLOSED, "control": scale.draws}
+    release, stream = evaluated(context, FEATURES, LEARNERS, scale.seeds, {PROTOCOLS[0]: control})
     texts = row_0(context, release, scale.seeds)
     parts.done("evaluate")
     truth = {
@@ -115,7 +149,7 @@ def demo(out: Path, scale: Scale, run_log: RunLog, workers: int | None = None) -
         context,
         release,
         stream,
-        runs,
+        out / "runs",
         out / "report",
         truth,
         extra=[texts, audited, Section("about", "About this demonstration", about(sum(parts.values())))],
@@ -159,28 +193,9 @@ def configuration(world: World, scale: Scale) -> str:
     values["retrieve"] |= {"per_class": scale.asked, "depth": 6 * scale.asked}
     features = {"name": FEATURES, "model": "test_resnet", "weights": OF_2004}
     values["release"] |= {"per_class": scale.published, "features": [features]}
-    write_text(world.folder / "judgement.md", JUDGEMENT)
+    judgement = files("driftline.pipelines").joinpath("demo/judgement.md")
+    write_text(world.folder / "judgement.md", judgement.read_text(encoding="utf-8"))
     return presets.full_text(values, "The built-in photo world: preset mini with rendered photos")
-
-
-JUDGEMENT = """\
-**Intended uses.** Trying driftline, teaching, and testing code that reads temporal benchmarks.
-
-**Uses to avoid.** It allows no conclusion about real photographs: every image is a drawing, and a programmer chose the
-drift of each class.
-
-**Known biases.** One drawing function per class, one style for all; the cameras of a year share noise, blur and colour
-cast. Photos with a reset clock (taken in the first hour of 2000) are left out: own_filter in the table of stages.
-
-**Motivation.** A world that is built in a minute and whose labels are all known, to show and test the tools. Made for
-driftline, without funding.
-
-**Social impact.** None is expected: no person, place or brand is shown.
-
-**People.** The images show no people and no personal data; uploaders and workers are invented.
-
-**Maintenance.** `driftline demo` renders the world again; the same version and seed give the same photos.
-"""
 
 
 def simulate_answers(out: Path, world: World, batch: Path | None = None, name: str = "results.csv") -> None:
@@ -197,3 +212,22 @@ def simulate_answers(out: Path, world: World, batch: Path | None = None, name: s
     shown = world.truth()
     truth = {item: frozenset(t for t in shown[id_] if t in CONCEPTS) for item, id_ in facts["items"].items()}
     write_text(results, answer(facts, rows, truth, list(CONCEPTS), seed=0, error=WORKER_ERROR))
+
+
+def shown(macro: str, *values: object) -> Markup:
+    """What a macro of about.html.j2 says."""
+    return Markup(getattr(template("driftline.pipelines.demo", "about.html.j2").module, macro)(*values))
+
+
+def about(seconds: float) -> Markup:
+    """What is not real, which features are evaluated, and what the world draws differently each year.
+
+    seconds: time of all steps.
+    """
+    rows = []
+    for name, draw in CONCEPTS.items():
+        year = (START + (HALFWAY - CHANGES[name]) * (END - START)).year
+        old, _, new = (draw.__doc__ or "").rstrip(".").partition(" → ")
+        rows.append([name, Cell(old, kind="left"), Cell(new, kind="left"), year])
+    heads = ["class", Cell("old form", kind="left"), Cell("new form", kind="left"), "around"]
+    return shown("about", NOTICE, table(heads, rows, "plain"), f"{seconds:.0f}")

@@ -17,24 +17,18 @@ from driftline.curate.core.executor import Executor
 from driftline.curate.core.executor.local import default_workers
 from driftline.curate.core.outside.images import as_rgb, open_image
 from driftline.curate.core.run_log import RunLog
-from driftline.curate.release import Release
-from driftline.eval.control import controlled
 from driftline.eval.plotting.charts import Section
-from driftline.eval.run import evaluate
 from driftline.pipelines.config import presets
 from driftline.pipelines.config.loader import load
-from driftline.pipelines.demo.about import shown
-from driftline.pipelines.demo.parts import Parts
+from driftline.pipelines.demo.journey import PROTOCOLS, Parts, evaluated, shown
 from driftline.pipelines.reporting.run_report import journey_report
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.stages.embed import BEFORE_1904
-from driftline.stream_builder.builders.release import from_release
 
 FRUITS = ("apples", "peaches", "pears", "plums", "grapes", "strawberries", "oranges", "cherries")
 CUTS = (1904, 1908, 1911, 1913, 1918)  # a network saw what is older than the first; five periods follow
 LEARNERS = ["majority", "nearest-mean", "nap", "scratch", "finetune", "cumulative", "er"]
-PROTOCOLS = ["clear-iid", "clear-streaming"]
 SEEDS = 5
 FEATURES = "paintings-before-1904"
 NOTICE = (
@@ -57,13 +51,10 @@ def demo(out: Path, run_log: RunLog, workers: int | None = None) -> dict[str, An
     context = Context(out, load(out / "driftline.yaml"), run_log, Executor(workers=workers or default_workers()))
     parts.done("unpack")
     run(context)
-    release = Release.open(out)
-    stream = from_release(release, FEATURES).save(out / "stream")
     parts.done("build")
-    for protocol in PROTOCOLS:
-        with run_log.progress(protocol, len(LEARNERS) * SEEDS, "runs") as tick:
-            results = evaluate(stream, protocol, LEARNERS, list(range(SEEDS)), out=out / "runs", progress=tick)
-        controlled(results, LEARNERS, out=out / "runs", log=run_log)
+    release, stream = evaluated(
+        context, FEATURES, LEARNERS, SEEDS, {name: {"learners": LEARNERS} for name in PROTOCOLS}
+    )
     parts.done("evaluate")
     page = journey_report(
         context,

@@ -83,8 +83,7 @@ def _plan(stage: Stage, forced: bool, before: Sequence[str]) -> Plan:
             because = f"its {DONE} is damaged"
             return Plan(stage.name, "repair", because, None if stage.parts else state.unfinished_seconds())
     if state.done:
-        changed = stage.outdated() or "settings or inputs changed"
-        return Plan(stage.name, "run", changed, seconds if set(before) <= {"run"} else None)
+        return Plan(stage.name, "run", "settings or inputs changed", seconds if set(before) <= {"run"} else None)
     if (lost := state.unfinished_seconds()) is not None and not before:
         return Plan(stage.name, "run", "unfinished work with other settings or inputs is discarded", lost)
     return Plan(stage.name, "run", "not done yet")

@@ -153,14 +153,6 @@ class Stage(ABC):
     def settings(self) -> Any:
         """Plain data: everything that changes the output, besides the inputs."""
 
-    def edition(self) -> int:
-        """`version` for these settings: larger where other bytes follow from them, but not from all settings."""
-        return self.version
-
-    def outdated(self) -> str:
-        """Why finished output of an older driftline is made again; "" where settings or inputs say it."""
-        return ""
-
     def plugins(self) -> list[type]:
         """Classes whose code decides the output: that of driftline itself is known by `version`."""
         return [type(self)]

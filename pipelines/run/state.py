@@ -243,7 +243,7 @@ class StageState:
             if done is None:
                 return None
             inputs[need] = fingerprint({k: v for k, v in done.items() if k != "seconds"})
-        parts = [self.stage.name, self.stage.edition(), self.stage.settings(), outside, inputs]
+        parts = [self.stage.name, self.stage.version, self.stage.settings(), outside, inputs]
         own = codes_of(self.stage.plugins())
         return fingerprint([*parts, own] if own else parts)
 

@@ -45,11 +45,6 @@ class Ask(Stage):
         concepts = [[c.name, c.option, c.examples] for c in config.retrieve.complete_concepts()]
         return [config.seed, config.validation.identity(self.name), concepts]
 
-    def edition(self) -> int:
-        """2 where gold and the images that people see are drawn."""
-        section = self.context.config.validation
-        return 2 if section.gold is not None or section.judges else 1
-
     def outside(self) -> list[Path]:
         """The gold questions."""
         gold = self.context.config.validation.gold

@@ -15,12 +15,10 @@ from driftline.curate.core.registry import HOME
 from driftline.curate.encoders import ENCODERS, EncoderSpec, describe
 from driftline.curate.encoders.seen import NOBODY, seen
 from driftline.pipelines.run.stage import Context, Counts, Records, Stage
-from driftline.pipelines.run.state import folder_of
 
 BUILT_IN = "driftline-photo-world"  # a small CLIP, trained on rendered photos of all years
 OF_2004 = "driftline-photos-of-2004"  # a small network, trained on rendered photos of their first year
 BEFORE_1904 = "driftline-paintings-before-1904"  # the same network, trained on the USDA's older watercolours
-OTHER_PICTURES = "its vectors are of pictures as they were stored, not as people see them (upright, over white)"
 FOLDERS = {BUILT_IN: "demo/model", OF_2004: "demo/early", BEFORE_1904: "demo/watercolours"}
 
 
@@ -85,15 +83,6 @@ class Embed(Stage):
         places = [spec.model, spec.weights, None if vectors is None else str(self.context.path(vectors))]
         return [Path(p) for p in places if p is not None and Path(p).exists()]
 
-    def outdated(self) -> str:
-        """Whether its vectors are of pictures that were prepared otherwise."""
-        file = folder_of(self.context.root, self.name) / "encoder.json"
-        if self.context.config.embed.vectors is not None or not file.is_file() or preparation_of(file) == PREPARATION:
-            return ""
-        return (
-            f"{OTHER_PICTURES}, and are not mixed with new ones; to keep them, set embed.from to a copy of its folder"
-        )
-
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """shards → img_emb/, metadata/, encoder.json."""
         import pyarrow.parquet as pq
@@ -112,10 +101,6 @@ class Embed(Stage):
             value = self.context.path(section.vectors)
             faults = import_vectors(value, members, out, self.context.run_log)
             facts |= maker_of(value)
-            if facts["preparation"] not in (None, PREPARATION):
-                self.context.run_log.say(
-                    f"embed: {value.name}: {OTHER_PICTURES}; without embed.from they are made again"
-                )
         else:
             faults = embed(
                 inputs["fetch"], members, spec, out, self.context.run_log, section.batch,
@@ -139,11 +124,5 @@ def maker_of(vectors: Path) -> dict[str, Any]:
     facts = facts if isinstance(facts, dict) else {}
     return {
         "from": vectors.name, "fingerprint": facts.get("fingerprint"), "seen": facts.get("seen", asdict(NOBODY)),
-        "preparation": preparation_of(file),
+        "preparation": facts.get("preparation"),
     }  # fmt: skip
-
-
-def preparation_of(file: Path) -> int | None:
-    """How the pictures were prepared, by an `encoder.json`: older ones do not say; None: made elsewhere."""
-    facts = read_json(file) if file.is_file() else None
-    return int(facts.get("preparation", 1)) if isinstance(facts, dict) else None

@@ -35,12 +35,6 @@ class Retrieve(Stage):
             config.embed.weights,
         ]
 
-    def edition(self) -> int:
-        """2 for equal shares, and where rules hold in later rounds, too."""
-        rules = self.context.config.retrieve
-        later = rules.has_rules and self.context.config.release.short == "reopen"
-        return 2 if rules.strata is not None or later else 1
-
     def asked(self) -> Path:
         """Where the run keeps the images that were asked about with these settings, see `pipelines/run/kept.py`."""
         return self.context.root / "kept" / f"asked-{fingerprint(self.settings())[:16]}.parquet"

@@ -43,12 +43,6 @@ class Tally(Stage):
             self._wanted() if config.release.short == "reopen" else None,
         ]
 
-    def edition(self) -> int:
-        """2 where other rules than CLEAR's 2 of 3 people decide."""
-        section = self.context.config.validation
-        other = section.gold is not None or section.judges or section.aggregate != "votes"
-        return 2 if other or section.workers >= 2 * section.agree else 1
-
     def outside(self) -> list[Path]:
         """The answer files, and what stands of deleted ones."""
         stands = self.context.root / FORGOTTEN

@@ -13,6 +13,7 @@ import argparse
 import csv
 import hashlib
 import io
+import sys
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
@@ -24,7 +25,9 @@ from PIL import Image, ImageOps
 from driftline.curate.core.atomic_io import write_bytes
 from driftline.curate.core.run_log import RunLog
 from driftline.pipelines.demo.real import CUTS, FRUITS
-from driftline.pipelines.demo.train_early import EDGE, train
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "networks"))
+from early import EDGE, train
 
 PER_CLASS, SIDE, QUALITY = 40, 128, 80
 SEED, EPOCHS = 1904, 12

@@ -8,18 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from driftline.curate.core.atomic_io import write_json
-from driftline.curate.core.errors import BadConfig
-from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.encoders import EncoderSpec, Vectors
 from driftline.curate.release import Release
 from driftline.eval.rows import Run
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.ageing import Ageing, ageing
-from driftline.pipelines.config import presets
 from driftline.pipelines.demo.draw import CONCEPTS, SCENES, photo
-from driftline.pipelines.demo.journey import FEATURES, QUICK, demo
+from driftline.pipelines.demo.journey import FEATURES
 from driftline.pipelines.demo.world import END, START
 from driftline.pipelines.stages.embed import BUILT_IN, OF_2004, built_in
 from driftline.stream_builder.step import Split, Step
@@ -76,14 +72,6 @@ def test_a_model_that_learns_on_stays_current(aged: dict[str, Ageing]) -> None:
     newest = float(aged["cumulative"].accuracy_on.value[aged["cumulative"].model == last][-1])
     oldest = float(aged["nap"].accuracy_on.value[-1])  # nap has no other model
     assert newest > oldest + 0.1
-
-
-def test_a_demo_without_these_features_is_refused(tmp_path: Path) -> None:
-    """The folder of an older version."""
-    (tmp_path / "driftline.yaml").write_text(presets.full_text(presets.values("mini"), "old"), encoding="utf-8")
-    write_json(tmp_path / "world" / "world.json", {"records": QUICK.records, "seed": 0, "port": 1, "lines": 0})
-    with pytest.raises(BadConfig, match="holds the demo of an older version"):
-        demo(tmp_path, QUICK, RunLog(quiet=True))
 
 
 def test_the_demo_evaluates_what_did_not_choose_the_photos(journey: Path) -> None:

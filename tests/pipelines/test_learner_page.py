@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import runpy
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -9,12 +11,13 @@ import pytest
 from driftline.curate.core.registry import HOME
 from driftline.eval.learner import Family
 from driftline.eval.learners import LEARNERS
-from driftline.pipelines.reporting.learner_page import page
+
+PAGE = Path(__file__).parents[2] / "docs" / "learner_page.py"
 
 
 @pytest.fixture(scope="module")
 def text() -> str:
-    return page()
+    return runpy.run_path(str(PAGE))["page"]()
 
 
 @pytest.mark.parametrize("name", [name for name in LEARNERS if LEARNERS.entry(name).origin == HOME])

@@ -33,7 +33,6 @@ from driftline.pipelines.run.plan import plan
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import folder_of
-from driftline.pipelines.stages.embed import Embed
 
 
 def context(root: Path, *changes: str) -> Context:
@@ -131,16 +130,6 @@ def test_every_file_of_a_folder_is_in_the_plan_and_in_the_counts(own: Path) -> N
     last = trace(own, "2011-05-06.jfif")["events"][-1]
     assert (last["shown"], last["width"], last["height"]) == ("turned upright", 40, 60)
     assert {row["reason"] for row in dropped(own)} == {"not_a_photo", "sidecar"}
-
-
-def test_vectors_of_pictures_as_they_were_stored_are_made_again_and_said(own: Path) -> None:
-    file = folder_of(own, "embed") / "encoder.json"
-    file.parent.mkdir(parents=True)
-    for facts, words in (({}, "as they were stored"), ({"preparation": 2}, "")):
-        file.write_text(json.dumps(facts))
-        outdated = Embed(context(own)).outdated()
-        assert words in outdated
-        assert bool(words) == bool(outdated)
 
 
 def test_the_search_is_one_pass_whatever_it_looks_for(own: Path) -> None:

@@ -1,4 +1,4 @@
-"""Train the network whose features the demo evaluates: `python -m driftline.pipelines.demo.train_early [OUT]`.
+"""Train the network whose features the demo evaluates: `python examples/networks/early.py [OUT]`.
 
 It takes some minutes on two cores.
 
@@ -99,4 +99,4 @@ def main(out: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent / "early")
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parents[2] / "pipelines" / "demo" / "early")
