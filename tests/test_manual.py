@@ -51,14 +51,6 @@ def test_links_between_pages_lead_somewhere(manual: Path) -> None:
             assert not anchor or f'id="{anchor}"' in texts[path], (page, target, anchor)
 
 
-def test_every_promise_names_a_test_that_exists() -> None:
-    page = ROOT / "docs" / "project" / "promises.md"
-    rows = re.findall(r"^- .+: \[`(test_\w+)`\]\(([^)]+)\)$", page.read_text(encoding="utf-8"), re.M)
-    assert len(rows) >= 40
-    for name, path in rows:
-        assert f"def {name}(" in (page.parent / path).resolve().read_text(encoding="utf-8"), name
-
-
 def test_the_citation_is_whole() -> None:
     told = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert {"cff-version", "message", "title", "authors", "version", "license"} <= set(told)
