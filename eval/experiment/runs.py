@@ -156,7 +156,7 @@ def _begin(stream: Stream, grid: Setup, job: Job) -> _Stored | _Begun:
         learner = job.learner(**choice.settings)
     start = started(protocol, stream, grid.name, learner, job.seed, grid.out and grid.out / "fits")
     own_rules = grid.rules and not learner.obeys
-    save = None if folder is None else Checkpoint(folder / f"state{grid.most_probable or ''}.safetensors")
+    save = None if folder is None else Checkpoint(folder / f"state{grid.most_probable or ''}.pt")
     return _Begun(dataclasses.replace(start, save=save), identity, job.origin, own_rules, folder, choice, clock)
 
 

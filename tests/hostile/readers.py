@@ -479,14 +479,14 @@ def state(folder: Path) -> None:
 
     from driftline.eval.checkpoint import Checkpoint
 
-    Checkpoint(folder / "state.safetensors", last=-1e9).keep({"a": [1, 2.5, "x"], "n": Counter("abca")}, np.eye(3))
+    Checkpoint(folder / "state.pt", last=-1e9).keep({"a": [1, 2.5, "x"], "n": Counter("abca")}, np.eye(3))
 
 
 @reader(state)
 def run_state(folder: Path) -> None:
     from driftline.eval.checkpoint import Checkpoint
 
-    Checkpoint(folder / "state.safetensors").load({}, np.eye(3))
+    Checkpoint(folder / "state.pt").load({}, np.eye(3))
 
 
 # --- streams, releases, results --------------------------------------------------------------------------------------
