@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from driftline.pipelines.cli.common import Json, command, option, show
+from driftline.pipelines.cli.common import command, option, show
 from driftline.pipelines.cli.out import guarded_out
 from driftline.pipelines.cli.stream_options import columns_of
 
@@ -59,7 +59,6 @@ def age(
     ] = None,
     alarm: Alarm = None,
     runs: Runs = None,
-    as_json: Json = False,
 ) -> None:
     """Say how fast accuracy of a model in service falls, from its log.
 
@@ -95,6 +94,6 @@ def age(
     crossed = alarm is not None and result["alarm"]["crossed"]
     if alarm is not None:
         text.append(f"Alarm: {alarm} is {'' if crossed else 'not '}crossed. {result['alarm']['because']}")
-    show(as_json, result, "\n".join(text))
+    show(result, "\n".join(text))
     if crossed:
         raise typer.Exit(CROSSED)

@@ -7,11 +7,10 @@ import json
 import shlex
 import sys
 import webbrowser
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -41,7 +40,6 @@ Engine = Annotated[
     EngineName, option("--engine", None, "ray: the cluster of RAY_ADDRESS, or this machine; slurm: one job a task.")
 ]
 Workers = Annotated[str, option("--workers", "N|auto", "Processes; auto: DRIFTLINE_WORKERS, else one for each core.")]
-Json = Annotated[bool, option("--json", None, "Print one JSON document on stdout and nothing else.")]
 IncludeTests = Annotated[
     bool, option("--include-tests", None, "Learn from test images and their uploaders, too; it is recorded.")
 ]
@@ -86,6 +84,8 @@ class Output:
     """every event of the log on stderr, too"""
     debug: bool = False
     """errors with their traceback"""
+    json: bool = False
+    """one JSON document on stdout, no progress"""
     shown: bool = False
     """whether the result of the command was printed"""
 
@@ -93,6 +93,8 @@ class Output:
 OUTPUT = Output()
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors, no progress.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also print every event of the log.")]
+Json = Annotated[bool, option("--json", None, "Print one JSON document on stdout and nothing else.")]
+COMMON = {"json_": Json, "quiet_": Quiet, "verbose_": Verbose}  # options of every command
 
 
 def set_output(quiet: bool, verbose: bool) -> None:
@@ -118,41 +120,40 @@ def command(
     """
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
-        @wraps(function)
-        def wrapped(
-            *args: Any, quiet_here: bool = False, verbose_here: bool = False, ctx_here: typer.Context, **kwargs: Any
-        ) -> None:
-            set_output(OUTPUT.quiet or quiet_here, OUTPUT.verbose or verbose_here)
-            _refuse_alone(ctx_here, needs or {})
-            try:
-                function(*args, **kwargs)
-            except KeyboardInterrupt as stop:
-                text = str(stop) or "Stopped. The same command continues where it stopped."
-                print(f"driftline: {text}", file=sys.stderr)
-                raise typer.Exit(130) from None
-
-        # -q and -v belong to driftline itself; people also type them after the command.
-        more = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-            for name, kind, default in (
-                ("quiet_here", Quiet, False),
-                ("verbose_here", Verbose, False),
-                ("ctx_here", typer.Context, inspect.Parameter.empty),
-            )
-        ]
-        own = inspect.signature(function, eval_str=True)
-        wrapped.__signature__ = own.replace(parameters=[*own.parameters.values(), *more])  # type: ignore[attr-defined]
-        text = inspect.cleandoc(function.__doc__ or "")
-        group.command(
-            name,
-            cls=PlainCommand,
-            help=f"{text}\n\n{EXAMPLE}{example}",
-            short_help=" ".join(text.partition("\n\n")[0].split()),
-            rich_help_panel=panel,
-        )(wrapped)
+        own = inspect.signature(function, eval_str=True).parameters.values()
+        add_command(group, name, example, panel, needs or {}, inspect.cleandoc(function.__doc__ or ""), own, function)
         return function
 
     return register
+
+
+def add_command(
+    group: typer.Typer, name: str, example: str, panel: Panel | None, needs: Mapping[str, str], text: str,
+    parameters: Iterable[inspect.Parameter], function: Callable[..., None],
+) -> None:  # fmt: skip
+    """The same of a text and parameters, which may be others than those of the function."""
+
+    def run(*, quiet_: bool, verbose_: bool, json_: bool, context_: typer.Context, **values: Any) -> None:
+        set_output(OUTPUT.quiet or quiet_, OUTPUT.verbose or verbose_)
+        _refuse_alone(context_, needs)
+        OUTPUT.json = json_
+        try:
+            function(**values)
+        except KeyboardInterrupt as stop:
+            text = str(stop) or "Stopped. The same command continues where it stopped."
+            print(f"driftline: {text}", file=sys.stderr)
+            raise typer.Exit(130) from None
+        finally:
+            OUTPUT.json = False
+
+    # -q and -v belong to driftline itself; people also type them after the command.
+    kind = inspect.Parameter.KEYWORD_ONLY
+    more = [inspect.Parameter(key, kind, default=False, annotation=flag) for key, flag in COMMON.items()]
+    more.append(inspect.Parameter("context_", kind, annotation=typer.Context))
+    run.__signature__ = inspect.Signature([*(p.replace(kind=kind) for p in parameters), *more])  # type: ignore[attr-defined]
+    summary = " ".join(text.partition("\n\n")[0].split())
+    about: dict[str, Any] = {"help": f"{text}\n\n{EXAMPLE}{example}", "short_help": summary, "rich_help_panel": panel}
+    group.command(name, cls=PlainCommand, **about)(run)
 
 
 def _refuse_alone(ctx: typer.Context, needs: Mapping[str, str]) -> None:
@@ -183,7 +184,7 @@ def shown_by() -> Iterator[list[Any]]:
         _CAUGHT.reset(token)
 
 
-def show(as_json: bool, document: Any, text: str) -> None:
+def show(document: Any, text: str) -> None:
     """Print the result of a command: one JSON document, or text for people; with -q without its `next_step`."""
     if (caught := _CAUGHT.get()) is not None:
         caught.append(document)
@@ -191,7 +192,7 @@ def show(as_json: bool, document: Any, text: str) -> None:
     OUTPUT.shown = True
     lines = text.split("\n")
     lines = [line for line in lines if not line.startswith(NEXT)] if OUTPUT.quiet else lines
-    print(without_secrets(json.dumps(document) if as_json else "\n".join(lines)))
+    print(without_secrets(json.dumps(document) if OUTPUT.json else "\n".join(lines)))
 
 
 def next_step(*words: object) -> str:
@@ -203,14 +204,14 @@ def next_step(*words: object) -> str:
     return f"{NEXT}{shlex.join(map(str, words))}"
 
 
-def say_address(as_json: bool, open_page: bool = False) -> Callable[[str], None]:
+def say_address(open_page: bool = False) -> Callable[[str], None]:
     """What a local server calls with the URL of its page, when connections are accepted.
 
     open_page: also open it in the browser.
     """
 
     def say(url: str) -> None:
-        print(json.dumps({"address": url}) if as_json else f"{url} (Ctrl-C stops the server)", flush=True)
+        print(json.dumps({"address": url}) if OUTPUT.json else f"{url} (Ctrl-C stops the server)", flush=True)
         if open_page and not webbrowser.open(url):
             print("driftline: no browser was found; open the address yourself.", file=sys.stderr)
 
@@ -243,9 +244,9 @@ def executor_of(engine: EngineName, workers: str, automatic: int | None = None) 
     return Executor(engine, int(workers))
 
 
-def log_of(path: Path | None, as_json: bool = False) -> RunLog:
+def log_of(path: Path | None = None, quiet: bool = False) -> RunLog:
     """The log of a command's work: quiet with --json and --quiet, full with --verbose."""
-    return RunLog(path, as_json or OUTPUT.quiet, OUTPUT.verbose)
+    return RunLog(path, quiet or OUTPUT.json or OUTPUT.quiet, OUTPUT.verbose)
 
 
 def context_of_last(
@@ -259,7 +260,8 @@ def context_of_last(
 
     changes = kept_changes(directory, sets or ())
     config = load(directory / "driftline.yaml", changes)
-    return Context(directory, config, log_of(directory / "log.jsonl", quiet), executor or Executor(), tuple(changes))
+    log = log_of(directory / "log.jsonl", quiet)
+    return Context(directory, config, log, executor or Executor(), tuple(changes))
 
 
 def kept_text(context: Context, sets: Sequence[str] | None) -> str:
@@ -269,9 +271,9 @@ def kept_text(context: Context, sets: Sequence[str] | None) -> str:
     return f"Kept from the last run: {options}. {way_out}" if options else ""
 
 
-def context_to_run(directory: Path, sets: Sequence[str] | None, quiet: bool, executor: Executor) -> Context:
+def context_to_run(directory: Path, sets: Sequence[str] | None, executor: Executor) -> Context:
     """As `context_of_last`, and says what is kept."""
-    context = context_of_last(directory, sets, quiet, executor)
+    context = context_of_last(directory, sets, False, executor)
     if kept := kept_text(context, sets):
         context.run_log.say(kept)
     return context

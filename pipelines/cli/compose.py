@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from driftline.curate.core.errors import BadConfig
-from driftline.pipelines.cli.common import Json, Workers, command, executor_of
+from driftline.pipelines.cli.common import Workers, command, executor_of
 from driftline.pipelines.cli.listing import completion
 from driftline.pipelines.cli.out import guarded_out
 from driftline.pipelines.cli.stream_options import (
@@ -114,7 +114,6 @@ def stream_compose(
     download: Download = False,
     workers: Workers = "auto",
     oracle: Oracle = True,
-    as_json: Json = False,
 ) -> None:
     """Compose a stream from a dataset and a shift sequence.
 
@@ -140,7 +139,7 @@ def stream_compose(
         }  # fmt: skip
         if typed := [name for name, value in others.items() if value]:
             raise BadConfig(f"{typed[0]} was given with --sequence portraits.", "Expected a sequence of shifts for it.")
-        tell(as_json, [save(portraits(Path(base), size, seed, fidelity), out)], "seq-to-final")
+        tell([save(portraits(Path(base), size, seed, fidelity), out)], "seq-to-final")
         return
     shares = _table(priors)
     one_draw = partial(
@@ -150,7 +149,7 @@ def stream_compose(
         oracle=oracle, workers=executor_of("local", workers).workers,
     )  # fmt: skip
     if seeds is None:
-        tell(as_json, [save(one_draw(seed=seed), out)], "seq-to-final")
+        tell([save(one_draw(seed=seed), out)], "seq-to-final")
         return
     saved = []
     for each in seeds_of(seeds):
@@ -159,7 +158,7 @@ def stream_compose(
         priors_of = [] if shares is None else shares.tolist()
         family = [alike, list(stream.classes), test_size, oracle, val_share, balanced, priors_of]
         saved.append(save(stream, out / f"seed-{each}", {"family": fingerprint(family)}))
-    tell(as_json, saved, "seq-to-final", out=out)
+    tell(saved, "seq-to-final", out=out)
 
 
 def _table(path: Path | None) -> npt.NDArray[np.float64] | None:

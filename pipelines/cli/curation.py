@@ -11,7 +11,6 @@ import typer
 
 from driftline.curate.core.errors import BadConfig
 from driftline.pipelines.cli.common import (
-    Json,
     RunFolder,
     Sets,
     command,
@@ -40,7 +39,6 @@ def browse(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A run folder or a release.")],
     port: Port = 8764,
     open_page: Open = False,
-    as_json: Json = False,
 ) -> None:
     """Look at all photos over time in a browser; try prompts.
 
@@ -53,7 +51,7 @@ def browse(
     from driftline.pipelines.web.local_server import serve
 
     collection = open_collection(path)
-    serve(lambda taken: application(collection, taken, ahead=True), port, say_address(as_json, open_page))
+    serve(lambda taken: application(collection, taken, ahead=True), port, say_address(open_page))
 
 
 @command(curation_app, "annotate", "driftline annotate photos2024 --open", panel="Label")
@@ -64,7 +62,6 @@ def annotate(
     host: Host = "127.0.0.1",
     open_page: Open = False,
     sets: Sets = None,
-    as_json: Json = False,
 ) -> None:
     """Label images in a browser, with the page of crowd workers.
 
@@ -81,12 +78,12 @@ def annotate(
         text = "no answers yet\n" + next_step("annotate", directory)
         if n:
             text = f"{n:,} answers in {path}\n{next_step('run', directory)}"
-        show(as_json, {"answers": n, "out": str(path)}, text)
+        show({"answers": n, "out": str(path)}, text)
         return
     waiting = list[str]()
 
     def say(url: str) -> None:
-        say_address(as_json, open_page)(url)
+        say_address(open_page)(url)
         print(*waiting, sep="\n", file=sys.stderr)
 
     serve(lambda taken: application(context, taken, host, waiting.append), port, say, host)
@@ -112,7 +109,6 @@ def batch(
         bool, option("--predictions", None, "label-studio: show annotators the answers of judges.")
     ] = False,
     sets: Sets = None,
-    as_json: Json = False,
 ) -> None:
     """Write the open batch as files for a platform or tool."""
     from driftline.curate.core.outside.s3 import S3
@@ -125,7 +121,7 @@ def batch(
         context, several(formats), out, images, hours, rules, predictions=predictions
     )  # fmt: skip
     notes = [path.read_text() for name in counts if (path := out / name / "README.txt").is_file()]
-    show(as_json, {"out": str(out), "batches": counts}, "\n".join([counts_text(counts, out), *notes]).rstrip())
+    show({"out": str(out), "batches": counts}, "\n".join([counts_text(counts, out), *notes]).rstrip())
 
 
 @command(
@@ -152,7 +148,6 @@ def release(
     ] = None,
     endpoint: Annotated[str | None, option("--endpoint", "URL", "--to: a compatible server.")] = None,
     profile: Annotated[str | None, option("--profile", "NAME", "--to s3: AWS profile.")] = None,
-    as_json: Json = False,
 ) -> None:
     """Export a release in common formats; publish it with --to.
 
@@ -187,7 +182,7 @@ def release(
 
         sent = publish(out / next(iter(exporters)), to, dry_run, Settings(public, token_file, endpoint, profile))
         document, text = {**document, "published": sent[0]}, f"{text}\n{sent[1]}"
-    show(as_json, document, text)
+    show(document, text)
 
 
 @command(curation_app, "audit", "driftline audit photos2024 --out audit", panel="Release")
@@ -197,7 +192,6 @@ def audit(
     bits: Annotated[
         int, option("--copy-bits", "N", "Near copies: hash bits (of 64) that may differ.", min=0, max=16)
     ] = 4,
-    as_json: Json = False,
 ) -> None:
     """Audit a release or a stream.
 
@@ -215,4 +209,4 @@ def audit(
         write_json(out / "audit.json", findings)
         write_text(out / "audit.html", page(findings, pictures(path, findings)))
     place = {} if out is None else {"out": str(out)}
-    show(as_json, place | findings, "\n".join(lines(findings)))
+    show(place | findings, "\n".join(lines(findings)))

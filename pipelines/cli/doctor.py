@@ -12,14 +12,14 @@ import typer
 
 from driftline.curate.core.system.calls import cores, memory
 from driftline.pipelines import VERSION
-from driftline.pipelines.cli.common import Json, command, show
+from driftline.pipelines.cli.common import command, show
 
 NEEDED = ("torch", "open_clip_torch", "numpy", "pyarrow", "duckdb", "faiss-cpu", "pillow", "pandas")
 doctor_app = typer.Typer()
 
 
 @command(doctor_app, "doctor", "driftline doctor", panel="Start")
-def doctor(as_json: Json = False) -> None:
+def doctor() -> None:
     """Examine this machine: versions, hardware, missing packages.
 
     What a run would miss here is said by driftline plan.
@@ -39,7 +39,7 @@ def doctor(as_json: Json = False) -> None:
     lines = [f"{name:<13} {value}" for name, value in facts.items() if name != "packages"]
     lines += [f"{name:<13} {number}" for name, number in packages.items() if number is not None]
     lines += [f"missing       {', '.join(missing)}: pip install driftline"] if missing else []
-    show(as_json, facts, "\n".join(lines))
+    show(facts, "\n".join(lines))
 
 
 def _version(package: str) -> str | None:

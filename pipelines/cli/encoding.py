@@ -13,7 +13,7 @@ import typer
 
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.run_log import RunLog
-from driftline.pipelines.cli.common import Json, command, log_of, several
+from driftline.pipelines.cli.common import command, log_of, several
 from driftline.pipelines.cli.out import guarded_out
 from driftline.pipelines.cli.stream_options import OUTPUT, EncoderDevice, facts_of, option, tell
 
@@ -34,7 +34,6 @@ def stream_encode(
         option("--encoder", "[NAME=]SPEC", "KIND:MODEL:WEIGHTS (driftline list encoders). Repeatable."),
     ],
     device: EncoderDevice = "auto",
-    as_json: Json = False,
 ) -> None:
     """Encode a stream's samples with other encoders.
 
@@ -43,12 +42,12 @@ def stream_encode(
     guarded_out(out)
     places = {guarded_out(out / name, "stream"): (name, spec) for name, spec in encoders_of(several(encoder)).items()}
     stream, source = opened(path)
-    log = log_of(None, as_json)
+    log = log_of()
     saved = [
         facts_of(encoded_at(stream, source, name, spec, place, device, run_log=log), place)
         for place, (name, spec) in places.items()
     ]
-    tell(as_json, saved, out=out)
+    tell(saved, out=out)
 
 
 def encoders_of(texts: Sequence[str]) -> dict[str, str]:

@@ -16,7 +16,6 @@ from driftline.curate.core.executor import Executor
 from driftline.curate.core.executor.local import default_workers, visible_gpus
 from driftline.pipelines.cli.common import (
     Device,
-    Json,
     command,
     executor_of,
     log_of,
@@ -146,7 +145,6 @@ def evaluate(
     device: Annotated[Device, place("--device", help="For learners with a network.")] = "auto",
     workers: Workers = "auto",
     engine: Engine = "local",
-    as_json: Json = False,
 ) -> None:
     """Evaluate learners on one or more streams.
 
@@ -184,7 +182,7 @@ def evaluate(
         if "device" in spec.settings and "device" not in spec.with_name
     }
     settings |= _sets(sets or (), protocols)
-    run_log = log_of(out / "log.jsonl", as_json)
+    run_log = log_of(out / "log.jsonl")
     same = run_log, preset or "", reuse, control, equal_data
     work = _Work(numbers, settings, out, _grid(tune or ()), executor_of(engine, workers, best), *same)
     tasks = [(path, chosen) for path in paths]
@@ -204,7 +202,7 @@ def evaluate(
     documents = work.documents(parts)
     following = next_step("report", out, "--out", "report") if any(d["results"] for d in documents) else ""
     lines = [*map(scores_text, documents), following]
-    show(as_json, documents[0] if len(documents) == 1 else documents, "\n".join(lines).rstrip())
+    show(documents[0] if len(documents) == 1 else documents, "\n".join(lines).rstrip())
     if not following:
         raise DriftlineError("No learner finished.", " ".join(s["because"] for d in documents for s in d["skipped"]))
 

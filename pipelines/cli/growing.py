@@ -9,7 +9,6 @@ import typer
 from driftline.curate.core.errors import Waiting
 from driftline.pipelines.cli.common import (
     Engine,
-    Json,
     RunFolder,
     Sets,
     Workers,
@@ -42,7 +41,6 @@ def grow_(
         float | None, option("--max-usd", "USD", "Refuse questions that cost more than this.", min=0)
     ] = None,
     dry_run: Annotated[bool, option("--dry-run", None, "Only say what is to do, as driftline plan.")] = False,
-    as_json: Json = False,
 ) -> None:
     """Run all stages on a source with new records; safe under cron.
 
@@ -52,8 +50,8 @@ def grow_(
     from driftline.pipelines.run.living import grow
 
     if dry_run:
-        return planned(directory, until, sets=sets, as_json=as_json, grows=True)
-    context = context_to_run(directory, sets, as_json, executor_of(engine, workers))
+        return planned(directory, until, sets=sets, grows=True)
+    context = context_to_run(directory, sets, executor_of(engine, workers))
     summary = grow(context, until, minutes, cost)
     rows, images, buckets = summary["rows"], summary["images"], summary["buckets"]
     opened = buckets["now"][len(buckets["before"]) :]
@@ -63,7 +61,7 @@ def grow_(
         f"requests {summary.get('requests', 0):,}, embeddings {summary.get('embeddings', 0):,}",
         f"buckets {len(buckets['now'])}, new: {', '.join(opened) or 'none'}",
     ]
-    show(as_json, summary, "\n".join(lines))
+    show(summary, "\n".join(lines))
     if summary["because"]:
         raise Waiting("The run waits for answers.", "", summary["because"])
 
@@ -80,7 +78,6 @@ def heal_(
     engine: Engine = "local",
     gc: Annotated[bool, option("--gc", None, "Instead, list the files of the store that no run needs.")] = False,
     yes: Annotated[bool, option("--yes", None, "Delete the files that --gc lists.")] = False,
-    as_json: Json = False,
 ) -> None:
     """Ask again for photos that were missed; repair what is damaged.
 
@@ -91,10 +88,10 @@ def heal_(
     """
     if gc:
         document, lines = collected(directory, yes)
-        return show(as_json, document, "\n".join(lines))
+        return show(document, "\n".join(lines))
     from driftline.pipelines.run.living import heal
 
-    context = context_to_run(directory, sets, as_json, executor_of(engine, workers))
+    context = context_to_run(directory, sets, executor_of(engine, workers))
     summary = heal(context, several(reasons), days)
     lines = [
         *(f"mended {e['stage']}: {e['because']}" for e in summary["mended"]),
@@ -106,7 +103,7 @@ def heal_(
             for word in ("failed", "vanished")
         ),
     ]
-    show(as_json, summary, "\n".join(lines))
+    show(summary, "\n".join(lines))
 
 
 @command(living_app, "withdraw", "driftline withdraw photos2024 6985418911 --reason 'asked by mail'", panel="Release")
@@ -114,7 +111,6 @@ def withdraw_(
     directory: RunFolder,
     photos: Annotated[list[str], typer.Argument(metavar="PHOTO…", help="Path, file name, URL or id of each photo.")],
     reason: Annotated[str, option("--reason", "TEXT", "Why, for yourself: it is not published.")] = "",
-    as_json: Json = False,
 ) -> None:
     """Take photos out because their owners ask for it.
 
@@ -128,14 +124,13 @@ def withdraw_(
     lines += [f"already: {', '.join(summary['already'])}"] if summary["already"] else []
     if summary["release"] is not None:
         lines.append(f"Release {summary['release']} holds them: raise release.version before you publish again.")
-    show(as_json, summary, "\n".join([*lines, next_step("run", directory)]))
+    show(summary, "\n".join([*lines, next_step("run", directory)]))
 
 
 @command(living_app, "forget", "driftline forget photos2024 --yes", panel="Release")
 def forget_(
     directory: RunFolder,
     yes: Annotated[bool, option("--yes", None, "Delete what is listed.")] = False,
-    as_json: Json = False,
 ) -> None:
     """Delete names and answers of people, after a release.
 
@@ -145,7 +140,7 @@ def forget_(
     from driftline.curate.validation.answers.standing import briefly
     from driftline.pipelines.run.forgetting import forget
 
-    summary = forget(context_of_last(directory, None, as_json), yes)
+    summary = forget(context_of_last(directory, None, False), yes)
     lines = [f"{place['file']}  {place['holds']}" for place in summary["files"]]
     what = f"{summary['answers']:,} answers of {summary['people']:,} people to {summary['images']:,} images"
     if not lines:
@@ -158,4 +153,4 @@ def forget_(
         f"{run} uses the same store: forget there first, or it asks again about images that only these people answered."
         for run in summary["other_runs"]
     ]
-    show(as_json, summary, "\n".join(lines))
+    show(summary, "\n".join(lines))

@@ -13,7 +13,7 @@ import typer
 from driftline.curate.core.atomic_io import remove_tree
 from driftline.curate.core.errors import BadPlugin
 from driftline.pipelines.cli import stream_options as shared
-from driftline.pipelines.cli.common import Json, command
+from driftline.pipelines.cli.common import command
 from driftline.pipelines.cli.out import guarded_out
 from driftline.pipelines.cli.stream_from import from_app
 from driftline.pipelines.cli.stream_options import DRAWS, ROLES, flag_of, option, paper_facts, save, tell, with_columns
@@ -152,7 +152,7 @@ def _function(name: str) -> Callable[..., Any]:
 def _add(name: str, about: Import, own: Mapping[str, Any] | None = None) -> None:
     """Register the command of an importer. own: options that only it has."""
 
-    def run(source: Path, out: Path, as_json: bool, **options: Any) -> None:
+    def run(source: Path, out: Path, **options: Any) -> None:
         from driftline.curate.core.times.calendar_periods import count_of
 
         guarded_out(out, "stream")
@@ -166,13 +166,10 @@ def _add(name: str, about: Import, own: Mapping[str, Any] | None = None) -> None
             options["work"] = work
         try:
             stream = function(source, **options)
-            tell(as_json, [save(stream, out, facts)], about.protocol)
+            notes = [f"{fact}: {stream.facts[fact]}" for fact in ("licence", "cite") if fact in stream.facts]
+            tell([save(stream, out, facts)], about.protocol, notes=notes)
         finally:
             remove_tree(work)
-        if not as_json:
-            for fact in ("licence", "cite"):
-                if fact in stream.facts:
-                    typer.echo(f"{fact}: {stream.facts[fact]}")
 
     metavar, text = about.source
     typed: dict[str, tuple[Any, Any]] = {
@@ -185,7 +182,7 @@ def _add(name: str, about: Import, own: Mapping[str, Any] | None = None) -> None
         typed[key] = default, known.get(f"{name} {key}", known.get(key))
     parameters = [
         inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-        for key, (default, kind) in {**typed, "as_json": (False, Json)}.items()
+        for key, (default, kind) in typed.items()
     ]
     run.__doc__, run.__signature__ = about.text, inspect.Signature(parameters)  # type: ignore[attr-defined]
     command(import_app, f"from-{name}", about.example)(run)

@@ -11,7 +11,7 @@ import typer
 
 from driftline.curate.core.errors import BadConfig, BadPlugin, explained
 from driftline.curate.core.registry import HOME, Registry
-from driftline.pipelines.cli.common import Json, command, show
+from driftline.pipelines.cli.common import command, show
 
 list_app = typer.Typer()
 
@@ -89,7 +89,6 @@ def list_(
             autocompletion=completion("protocols"),
         ),
     ] = None,
-    as_json: Json = False,
 ) -> None:
     """List what is registered, and which package it is from.
 
@@ -97,23 +96,23 @@ def list_(
     the reason; the others work.
     """
     if kind == "models":
-        list_models(as_json)
+        list_models()
         return
     if kind is None:
         document = [{"name": name, "summary": used, "target": target} for name, (target, used) in KINDS.items()]
-        show(as_json, document, columns([(e["name"], e["summary"]) for e in document]))
+        show(document, columns([(e["name"], e["summary"]) for e in document]))
         return
     if protocol is not None and kind != "learners":
         raise BadConfig(f"--protocol was given for {kind}.", "Expected it for learners only.")
     rows = list_registered(kind)
     if kind == "learners":
         rows = _with_families(rows, protocol)
-        show(as_json, rows, _by_family(rows))
+        show(rows, _by_family(rows))
         return
-    show(as_json, rows, columns([(e["name"], e["summary"], e["origin"]) for e in rows]))
+    show(rows, columns([(e["name"], e["summary"], e["origin"]) for e in rows]))
 
 
-def list_models(as_json: bool) -> None:
+def list_models() -> None:
     """Print the well-known models that embed photos, the built-in one first."""
     from driftline.curate.encoders.weights import KNOWN, is_here
     from driftline.pipelines.stages.embed import BUILT_IN
@@ -146,7 +145,7 @@ def list_models(as_json: bool) -> None:
         for row in rows
     ]
     more = "Download: driftline models get NAME. Of your own photos: models train."
-    show(as_json, rows, f"{columns(table)}\n{more}")
+    show(rows, f"{columns(table)}\n{more}")
 
 
 def _with_families(rows: list[dict[str, str]], protocol: str | None) -> list[dict[str, str]]:

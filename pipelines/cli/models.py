@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from driftline.curate.core.errors import BadConfig
-from driftline.pipelines.cli.common import Device, IncludeTests, Json, command, group_app, show
+from driftline.pipelines.cli.common import Device, IncludeTests, command, group_app, show
 from driftline.pipelines.cli.listing import list_models, named
 from driftline.pipelines.cli.out import guarded_out
 from driftline.pipelines.cli.stream_options import option
@@ -28,13 +28,13 @@ def _check_free(out: Path, file: str) -> None:
 
 
 @command(models_app, "list", "driftline models list")
-def models_list(as_json: Json = False) -> None:
+def models_list() -> None:
     """List well-known models: size, licence, newest data that they saw, whether they are here.
 
     Every other model of open_clip works, too. To measure drift, take a model whose training photos are older than
     yours: RN50:yfcc15m ends in 2014.
     """
-    list_models(as_json)
+    list_models()
 
 
 def _known(incomplete: str) -> list[str]:
@@ -50,7 +50,6 @@ def models_get(
         Path | None,
         typer.Option("--out", metavar="DIR", help="Folder to copy to a machine without internet (default: the cache)."),
     ] = None,
-    as_json: Json = False,
 ) -> None:
     """Download a model from the Hugging Face hub.
 
@@ -67,7 +66,7 @@ def models_get(
         settings = [f"embed.model={out.absolute()}", "embed.weights=null"]
     text = f"{files[-1]}\nUse it: --set {' --set '.join(settings)}"
     place = None if out is None else str(out)
-    show(as_json, {"out": place, "files": [str(file) for file in files], "settings": settings}, text)
+    show({"out": place, "files": [str(file) for file in files], "settings": settings}, text)
 
 
 _of_recipe = partial(option, panel="With --recipe")
@@ -107,7 +106,6 @@ def models_train(
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Random seed.")] = 0,
     device: Annotated[Device, typer.Option("--device", help="Where the model is trained.")] = "auto",
     include_tests: IncludeTests = False,
-    as_json: Json = False,
 ) -> None:
     """Train a model of your own photos: a small CLIP, or an image encoder.
 
@@ -129,9 +127,9 @@ def models_train(
         for name, value in (("--epochs", epochs), ("--size", size)):
             if value is not None:
                 raise BadConfig(f"{name} was given with --recipe.", "Expected one of them.", "Set a recipe's by --set.")
-        train_encoder(source, out, recipe, sets or [], bucket, probe, every, seed, device, include_tests, as_json)
+        train_encoder(source, out, recipe, sets or [], bucket, probe, every, seed, device, include_tests)
         return
     from driftline.pipelines.cli.train_clip import train_clip
 
     _check_free(out, MODEL)
-    train_clip(source, out, epochs or 20, size or 64, seed, device, include_tests, as_json)
+    train_clip(source, out, epochs or 20, size or 64, seed, device, include_tests)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def train_encoder(
     source: Path, out: Path, recipe: str, sets: list[str], bucket: int, probe: Path | None, every: int, seed: int,
-    device: Device, include_tests: bool, as_json: bool,
+    device: Device, include_tests: bool,
 ) -> None:  # fmt: skip
     """Train an encoder by a recipe, in each process of torchrun, and tell the user; parameters as in `models train`."""
     from driftline.curate.encoders.network import resolve_device
@@ -30,7 +30,7 @@ def train_encoder(
 
     rules = _changed(RECIPES[recipe], sets)
     group = ProcessGroup.join(resolve_device(device))
-    run_log = log_of(out / "log.jsonl", as_json) if group.rank == 0 else RunLog(None, True)
+    run_log = log_of(out / "log.jsonl") if group.rank == 0 else RunLog(None, True)
     prober = None if probe is None else _probe(probe, rules.room)
     if (source / "stream.json").is_file():
         pictures = _of_stream(source, bucket, rules.room, include_tests)
@@ -43,7 +43,7 @@ def train_encoder(
     if group.rank == 0:
         knn = f", k-NN accuracy {100 * facts['probe'][-1][1]:.1f} %" if facts["probe"] else ""
         text = f"{facts['images']:,} images, loss {facts['loss'][-1]:.3f}{knn}, in {out}"
-        show(as_json, {"out": str(out), **facts}, text)
+        show({"out": str(out), **facts}, text)
 
 
 def _changed(recipe: Recipe, sets: list[str]) -> Recipe:

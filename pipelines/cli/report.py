@@ -10,7 +10,6 @@ import typer
 
 from driftline.curate.core.errors import BadConfig, DriftlineError
 from driftline.pipelines.cli.common import (
-    Json,
     Plugins,
     Runs,
     Streams,
@@ -39,7 +38,6 @@ def compare(
     stream: Streams = None,
     title: Annotated[str, option("--title", None, "Rows: title of the pages.")] = "",
     plugins: Plugins = None,
-    as_json: Json = False,
 ) -> None:
     """Compare two versions of a release, or two sets of runs.
 
@@ -62,7 +60,7 @@ def compare(
         from driftline.curate.release.versions.comparison import compare_releases, comparison_text
 
         comparison = compare_releases(Release.open(first), Release.open(second))
-        show(as_json, comparison, comparison_text(comparison))
+        show(comparison, comparison_text(comparison))
         if not comparison["comparable"]:
             raise DriftlineError("No score on A may be compared with one on B.", "", "The reasons are above.")
         return
@@ -71,7 +69,6 @@ def compare(
     page, differences = two_runs([first, second], out, [Stream.load(place) for place in stream or ()], title)
     text = [", ".join(filter(None, (f"  {e['learner']}: {_shares(e)}", what_differs(e)))) for e in differences]
     show(
-        as_json,
         {"out": str(out), "report": str(page), "differences": differences},
         "\n".join(
             [
@@ -129,7 +126,6 @@ def report(
         list[str] | None, option("--format", "NAME", "Scores beside the pages: csv, latex (default: both).")
     ] = None,
     plugins: Plugins = None,
-    as_json: Json = False,
 ) -> None:
     """Write a site with tables and figures from rows.
 
@@ -166,7 +162,7 @@ def report(
         page = journey_report(context, Release.open(run_folder), streams[0], paths[0], out, title=title, formats=chosen)
     saved: list[Path] = []
     if figures is not None:
-        saved = _plots(several(networks), paths, streams, figures, sets or (), as_json)
+        saved = _plots(several(networks), paths, streams, figures, sets or ())
         charts = list(charts_of(documents, streams))
         saved += save_figures(charts, figures) if charts or not saved else []
     said = answer_of(documents)
@@ -174,11 +170,11 @@ def report(
     result |= {"figures": list(map(str, saved))} if saved else {}
     lines = [said["headline"], said["sentences"][0]] if said else []
     lines += [NO_UPLOADERS] if any(d.get("uploaders") == "not known" for d in documents) else []
-    show(as_json, result, "\n".join([*lines, f"report: {page}", *(f"figure: {path}" for path in saved)]))
+    show(result, "\n".join([*lines, f"report: {page}", *(f"figure: {path}" for path in saved)]))
 
 
 def _plots(
-    names: Sequence[str], runs: Sequence[Path], streams: Sequence[Stream], out: Path, sets: Sequence[str], as_json: bool
+    names: Sequence[str], runs: Sequence[Path], streams: Sequence[Stream], out: Path, sets: Sequence[str]
 ) -> list[Path]:
     """Plots of what the networks of Seq-to-Final learned."""
     from driftline.eval.experiment.settings import check_settings
@@ -186,5 +182,5 @@ def _plots(
     from driftline.pipelines.config.loader import setting_of
 
     settings = DrawSettings(**check_settings(DrawSettings, dict(map(setting_of, sets)), "report"))
-    first, say = next(iter(streams), None), log_of(None, as_json).say
+    first, say = next(iter(streams), None), log_of().say
     return [path for name in names for path in draw(name, runs[0], first, out, (), settings, say)]

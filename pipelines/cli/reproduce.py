@@ -9,7 +9,6 @@ import typer
 
 from driftline.pipelines.cli.common import (
     Device,
-    Json,
     Workers,
     command,
     executor_of,
@@ -43,7 +42,6 @@ def reproduce(
     seeds: Annotated[str | None, option("--seeds", "N-N", "As in 0-4 (default: as many as the paper has).")] = None,
     device: Annotated[Device, option("--device", None, "For learners with a network.")] = "auto",
     workers: Workers = "auto",
-    as_json: Json = False,
 ) -> None:
     """Repeat a paper's tables and figures.
 
@@ -59,11 +57,11 @@ def reproduce(
     items = chosen(listed, several(only))
     if plan:
         document = planned(listed, items, data)
-        show(as_json, document, "\n\n".join(map(_text, document["items"])))
+        show(document, "\n\n".join(map(_text, document["items"])))
         return
     numbers = seeds_of(seeds) if seeds else ()
     guarded_out(out, "reproduction")
-    run_log = log_of(out / "log.jsonl", as_json)
+    run_log = log_of(out / "log.jsonl")
     work = Work(listed, data, out, quick, place(device), executor_of("local", workers), run_log, numbers)
     document = work.items(items)
     paths = written(document, out)
@@ -71,7 +69,7 @@ def reproduce(
     for row in document["rows"]:
         counts[row["verdict"]] = counts.get(row["verdict"], 0) + 1
     lines = [", ".join(f"{n} {verdict}" for verdict, n in counts.items()), *map(str, paths)]
-    show(as_json, document, "\n".join(filter(None, lines)))
+    show(document, "\n".join(filter(None, lines)))
 
 
 def _text(item: dict[str, object]) -> str:

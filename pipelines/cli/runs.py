@@ -13,7 +13,6 @@ from driftline.curate.core.executor import Executor
 from driftline.curate.core.executor.local import default_workers
 from driftline.pipelines.cli.common import (
     Engine,
-    Json,
     RunFolder,
     Sets,
     Workers,
@@ -61,7 +60,6 @@ def demo(
     real: Annotated[
         bool, option("--real", None, "Real dated pictures instead: fruit, painted 1904–1942 (public domain).")
     ] = False,
-    as_json: Json = False,
 ) -> None:
     """Run all steps on built-in or real pictures, offline.
 
@@ -69,7 +67,7 @@ def demo(
     """
     if not (out / "driftline.yaml").is_file():  # else the demo goes on, or that run refuses it
         guarded_out(out, "run")
-    run_log = log_of(out / "log.jsonl", as_json)
+    run_log = log_of(out / "log.jsonl")
     if real:
         if quick:
             raise BadConfig("--real and --quick exclude each other.", "", "Leave out --quick.")
@@ -81,7 +79,7 @@ def demo(
         from driftline.pipelines.demo.journey import demo as journey
 
         result = journey(out, QUICK if quick else Scale(), run_log)
-    show(as_json, {"out": str(out), **result}, f"report: {result['report']}")
+    show({"out": str(out), **result}, f"report: {result['report']}")
 
 
 def _presets() -> list[str]:
@@ -98,7 +96,6 @@ def init(
     ] = "folder",
     sets: Sets = None,
     force: Annotated[bool, option("--force", None, "Replace an existing driftline.yaml.")] = False,
-    as_json: Json = False,
 ) -> None:
     """Write DIR/driftline.yaml: every setting, with a comment."""
     from driftline.curate.core.settings import resolve_path
@@ -113,7 +110,7 @@ def init(
         photos = resolve_path(source.path, directory)
         lines += [] if photos.exists() else [f"There is no {photos.absolute()}: set collection.path in {path}."]
     lines.append(next_step("plan", directory))
-    show(as_json, {"out": str(path)}, "\n".join(lines))
+    show({"out": str(path)}, "\n".join(lines))
 
 
 @command(runs_app, "run", "driftline run photos2024 --until retrieve", panel="Build")
@@ -125,7 +122,6 @@ def run(
     workers: Workers = "auto",
     engine: Engine = "local",
     yes: Annotated[bool, option("--yes", None, "Repeat finished work of more than 10 minutes.")] = False,
-    as_json: Json = False,
 ) -> None:
     """Run all stages that are not done yet.
 
@@ -136,11 +132,11 @@ def run(
     """
     from driftline.pipelines.run import runner
 
-    context = context_to_run(directory, sets, as_json, executor_of(engine, workers))
+    context = context_to_run(directory, sets, executor_of(engine, workers))
     entries = runner.run(context, start, until, yes)
     waits = any("because" in entry for entry in entries)
     following = "" if waits else "\n" + _following(directory, entries)
-    show(as_json, {"out": str(directory), "stages": entries}, runner.table(entries) + following)
+    show({"out": str(directory), "stages": entries}, runner.table(entries) + following)
     for entry in entries:
         if "because" in entry:
             raise Waiting("The run waits for answers.", "", entry["because"])
@@ -162,14 +158,13 @@ def plan_(
     until: Until = None,
     start: From = None,
     sets: Sets = None,
-    as_json: Json = False,
 ) -> None:
     """Show what a run would do and need; change nothing.
 
     Photos, buckets, candidates, disk, estimated time, answers of people and their cost, the model, the network, what is
     reused, and problems: with problems the exit code is 1.
     """
-    planned(directory, until, start, sets, as_json)
+    planned(directory, until, start, sets)
 
 
 def planned(
@@ -177,7 +172,6 @@ def planned(
     until: str | None,
     start: str | None = None,
     sets: list[str] | None = None,
-    as_json: bool = False,
     grows: bool = False,
 ) -> None:
     """The same; grows: of `driftline grow`, which keeps the borders of the buckets."""
@@ -194,7 +188,7 @@ def planned(
         plans = plan(context, start, until)
         needs = forecast(context, plans, borders_if_grown(context) if grows else None)
     lines = "\n".join(filter(None, [kept_text(context, sets), text(plans, needs)]))
-    show(as_json, {"plan": [asdict(p) for p in plans], **needs}, lines)
+    show({"plan": [asdict(p) for p in plans], **needs}, lines)
     if problems := needs["problems"]:
         raise DriftlineError(f"{directory} cannot run like this: {' '.join(problems)}")
 
@@ -208,7 +202,6 @@ def status(
     dropped: Annotated[bool, option("--dropped", None, "List the photos that were dropped, with path or URL.")] = False,
     sets: Sets = None,
     verify: Annotated[bool, option("--verify", None, "Read all output and compare its checksums.")] = False,
-    as_json: Json = False,
 ) -> None:
     """Show each stage: state, counts, dropped by reason, seconds.
 
@@ -228,7 +221,7 @@ def status(
         from driftline.pipelines.reporting.dropped import text
 
         rows = rows_of(directory, several(reasons))
-        return show(as_json, {"stages": entries, "dropped": rows}, text(rows, context.config))
+        return show({"stages": entries, "dropped": rows}, text(rows, context.config))
     others = left_over(directory)
     withdrawn = [one.id for one in withdrawals(directory / NAME)]
     document: dict[str, Any] = {"stages": entries} | ({"left_over": others} if others else {})
@@ -243,7 +236,7 @@ def status(
         document["store"] = size_of(store)
         lines.append(f"store: {document['store']['files']:,} files, {document['store']['bytes']:,} bytes ({store})")
     deleted, more = _deleted(directory)
-    show(as_json, document | deleted, "\n".join([*lines, *more]))
+    show(document | deleted, "\n".join([*lines, *more]))
 
 
 def _deleted(directory: Path) -> tuple[dict[str, Any], list[str]]:
@@ -266,7 +259,6 @@ def _deleted(directory: Path) -> tuple[dict[str, Any], list[str]]:
 def trace(
     directory: RunFolder,
     photo: Annotated[str, typer.Argument(metavar="PHOTO", help="Path, file name, URL or id of a photo.")],
-    as_json: Json = False,
 ) -> None:
     """Show one photo's history through every stage.
 
@@ -276,4 +268,4 @@ def trace(
     from driftline.pipelines.reporting.trace import trace as history_of
 
     history = history_of(directory, photo)
-    show(as_json, history, text(history))
+    show(history, text(history))

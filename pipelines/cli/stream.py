@@ -10,7 +10,6 @@ import typer
 
 from driftline.curate.core.errors import BadConfig
 from driftline.pipelines.cli.common import (
-    Json,
     comma_separated,
     command,
     counts_text,
@@ -75,7 +74,6 @@ def stream_measure(
         bool, option("--exact", None, "Use all samples of a large stream: minutes to hours, gigabytes.", None)
     ] = False,
     seed: Annotated[int, option("--seed", "N", "Random seed of distances that draw.", None)] = 0,
-    as_json: Json = False,
 ) -> None:
     """Measure how far each step is from the last step.
 
@@ -112,7 +110,7 @@ def stream_measure(
     if "samples_of_each_split" in document:
         used = document["samples_of_each_split"]
         lines.append(f"from {used:,} evenly spaced samples of each split; --exact uses all")
-    show(as_json, document, "\n".join(lines))
+    show(document, "\n".join(lines))
 
 
 @command(stream_app, "show", "driftline stream show STREAM --out sheets")
@@ -120,7 +118,6 @@ def stream_show(
     path: StreamFolder,
     out: Annotated[Path | None, option("--out", "DIR", "Folder of contact sheets, one for each split.", OUTPUT)] = None,
     verify: Annotated[bool, option("--verify", None, "Hash every array again.", None)] = False,
-    as_json: Json = False,
 ) -> None:
     """Show a stream's steps, splits and sizes.
 
@@ -168,7 +165,7 @@ def stream_show(
         *([f"{power.text().capitalize()}."] if power else []),
         *(f"  contact sheet: {name}" for name in sheets),
     ]
-    show(as_json, document, "\n".join(lines))
+    show(document, "\n".join(lines))
 
 
 def _with_dates(stream: Stream) -> tuple[list[str], list[list[str]]]:
@@ -192,7 +189,6 @@ def stream_export(
         ),
     ],
     out: Annotated[Path, option("--out", "DIR", "Folder; each format gets a folder in it.", OUTPUT)],
-    as_json: Json = False,
 ) -> None:
     """Export a stream in layouts that other libraries load."""
     from driftline.curate.core.outputs import refill_all
@@ -206,4 +202,4 @@ def stream_export(
     stream = Stream.load(path)
     filled = refill_all({out / name: partial(export, stream) for name, export in exporters.items()})
     counts = {place.name: count for place, count in filled.items()}
-    show(as_json, {"out": str(out), "stream": stream.name, "exports": counts}, counts_text(counts, out))
+    show({"out": str(out), "stream": stream.name, "exports": counts}, counts_text(counts, out))

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from driftline.pipelines.cli.common import Json, command
+from driftline.pipelines.cli.common import command
 from driftline.pipelines.cli.listing import completion
 from driftline.pipelines.cli.out import guarded_out
 from driftline.pipelines.cli.stream_options import (
@@ -78,7 +78,6 @@ def stream_from_release(
     paper: Paper = None,
     trained_until: TrainedUntil = None,
     seed: Seed = 0,
-    as_json: Json = False,
 ) -> None:
     """Turn a release into a stream: a step for each bucket.
 
@@ -91,7 +90,7 @@ def stream_from_release(
         template=template or (), text_encoder=text_encoder, device=device, paper=paper, trained_until=trained_until,
         seed=seed,
     )  # fmt: skip
-    tell(as_json, [save(stream, out)], *(["near-future"] if period is not None else []))
+    tell([save(stream, out)], *(["near-future"] if period is not None else []))
 
 
 @command(
@@ -121,7 +120,6 @@ def stream_from_dataset(
     size: Size = 32,
     download: Download = False,
     seed: Seed = 0,
-    as_json: Json = False,
 ) -> None:
     """Turn a dataset with train and test into a stream.
 
@@ -132,7 +130,7 @@ def stream_from_dataset(
         data, held_out=held_out, evaluate=evaluate, order=order, encoder=encoder, device=device, data_dir=data_dir,
         labels=labels, size=size, download=download, seed=seed,
     )  # fmt: skip
-    tell(as_json, [save(stream, out)], "ocrr")
+    tell([save(stream, out)], "ocrr")
 
 
 @command(from_app, "from-baseline", "driftline stream from-baseline painted-fruit --out fruit")
@@ -144,7 +142,6 @@ def stream_from_baseline(
         ),
     ],
     out: Out,
-    as_json: Json = False,
 ) -> None:
     """Write a stream whose results come with driftline.
 
@@ -153,4 +150,4 @@ def stream_from_baseline(
     from driftline.eval.leaderboard.baselines import options_of, unpacked
 
     guarded_out(out, "stream")
-    tell(as_json, [facts_of(unpacked(name, out), out)], *options_of(name))
+    tell([facts_of(unpacked(name, out), out)], *options_of(name))

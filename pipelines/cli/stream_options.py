@@ -101,10 +101,15 @@ def facts_of(stream: Stream, out: Path) -> dict[str, Any]:
 
 
 def tell(
-    as_json: bool, saved: Sequence[dict[str, Any]], protocol: str = "clear-iid", *more: str, out: Path | None = None
+    saved: Sequence[dict[str, Any]],
+    protocol: str = "clear-iid",
+    *more: str,
+    out: Path | None = None,
+    notes: Sequence[str] = (),
 ) -> None:
     """Print a line about each saved stream, and warn of test samples that are near training samples. protocol: which
-    one such streams are made for, with `more` words of `driftline eval`. out: the folder of several streams."""
+    one such streams are made for, with `more` words of `driftline eval`. out: the folder of several
+    streams. notes: more lines."""
     lines = []
     for facts in saved:
         size = f"{facts['steps']} steps, {facts['samples']:,} samples, {facts['classes']} classes"
@@ -117,9 +122,10 @@ def tell(
                 "copies of, a training sample: tests in the same period are too easy.",
                 err=True,
             )
+    lines += notes
     place = out if out is not None and len(saved) > 1 else saved[0]["out"]
     lines.append(next_step("eval", place, "--protocol", protocol, *more, "--learners", "all", "--out", "runs"))
-    show(as_json, saved[0] if out is None else {"out": str(out), "streams": list(saved)}, "\n".join(lines))
+    show(saved[0] if out is None else {"out": str(out), "streams": list(saved)}, "\n".join(lines))
 
 
 def paper_facts(paper: str | None, trained_until: str | None = None) -> dict[str, str]:

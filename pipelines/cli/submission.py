@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from driftline.curate.core.errors import BadConfig, IntegrityError
-from driftline.pipelines.cli.common import Json, Plugins, Runs, admit, command, option, show
+from driftline.pipelines.cli.common import Plugins, Runs, admit, command, log_of, option, show
 from driftline.pipelines.cli.out import guarded_out
 from driftline.pipelines.cli.store import damaged_in, store_of
 
@@ -40,7 +40,6 @@ def submit(
         list[Path] | None, option("--code", "NAME.py", "Code of a learner NAME:CLASS, for readers. Repeatable.")
     ] = None,
     plugins: Plugins = None,
-    as_json: Json = False,
 ) -> None:
     """Pack rows, hashes and the environment into one file."""
     from driftline.eval.leaderboard.submission import pack
@@ -49,7 +48,7 @@ def submit(
     admit(plugins)
     manifest = pack(paths, name, out, contact, code or ())
     runs, scores = sum(m.endswith("run.json") for m in manifest["files"]), len(manifest["scores"])
-    show(as_json, {"out": str(out), "runs": runs, "scores": scores}, f"{out}: {runs} runs, {scores} scores")
+    show({"out": str(out), "runs": runs, "scores": scores}, f"{out}: {runs} runs, {scores} scores")
 
 
 @command(submit_app, "verify", "driftline verify ours.zip --stream stream --again 2", panel="Share")
@@ -62,7 +61,6 @@ def verify(
     public_value: PublicValue = "",
     head: Annotated[str | None, option("--head", "HASH", "Ledger: the head that was noted elsewhere.")] = None,
     plugins: Plugins = None,
-    as_json: Json = False,
 ) -> None:
     """Check every byte against its hashes; the content says what it is.
 
@@ -76,10 +74,10 @@ def verify(
         found = check_ledger(path, head)
         noted = [] if found.noted is None else [f"added after its head was noted: {found.entries - found.noted}"]
         lines = [f"{path} holds: {found.entries} entries", *noted, f"head {found.head}", f"root {found.root}"]
-        return show(as_json, found.plain(), "\n".join(lines))
+        return show(found.plain(), "\n".join(lines))
     if path.is_dir():
-        return _folder(path, as_json)
-    _submission(path, stream or (), again, public_value, as_json)
+        return _folder(path)
+    _submission(path, stream or (), again, public_value)
 
 
 def is_ledger(path: Path) -> bool:
@@ -90,7 +88,7 @@ def is_ledger(path: Path) -> bool:
         return file.read(17) == b"driftline ledger "
 
 
-def _folder(path: Path, as_json: bool) -> None:
+def _folder(path: Path) -> None:
     """A release, a stream, or the store of a run."""
     if (path / "release.json").is_file():
         from driftline.curate.release.format import Release
@@ -102,15 +100,15 @@ def _folder(path: Path, as_json: bool) -> None:
         Stream.load(path).verify(path)
     else:
         document, lines = damaged_in(store_of(path))
-        show(as_json, document, "\n".join([f"{document['files']:,} files read", *lines]))
+        show(document, "\n".join([f"{document['files']:,} files read", *lines]))
         if lines:
             way_out = "Run: driftline heal, with the folder of the run."
             raise IntegrityError(f"{len(lines)} files of the store are damaged.", "", way_out)
         return
-    show(as_json, {"path": str(path), "holds": True}, f"{path} holds")
+    show({"path": str(path), "holds": True}, f"{path} holds")
 
 
-def _submission(path: Path, streams: Sequence[Path], again: int | None, public_value: str, as_json: bool) -> None:
+def _submission(path: Path, streams: Sequence[Path], again: int | None, public_value: str) -> None:
     from driftline.eval.leaderboard.verification import verify as check
 
     verdict = check(path, streams, again, public_value)
@@ -125,7 +123,7 @@ def _submission(path: Path, streams: Sequence[Path], again: int | None, public_v
     if verdict.holds:
         checked = len({run["run"] for run in [*verdict.again, *verdict.not_again]}) - len(verdict.unverified)
         lines.append(f"{verdict.name} holds: {checked} runs verified, {len(verdict.again)} of them run again")
-    show(as_json, verdict.plain(), "\n".join(lines))
+    show(verdict.plain(), "\n".join(lines))
     if not verdict.holds:
         raise IntegrityError(f"{verdict.name} does not hold: {' '.join(verdict.problems)}")
 
@@ -158,7 +156,6 @@ def leaderboard(
         Path | None, option("--site", "DIR", "Also a static site: tables, lite track, files to download.")
     ] = None,
     plugins: Plugins = None,
-    as_json: Json = False,
 ) -> None:
     """Verify submissions and write a page of them.
 
@@ -184,7 +181,7 @@ def leaderboard(
     if not paths:
         raise BadConfig("There is no submission to show.", "", "Name files of driftline submit, or add --baselines.")
     if out is None:
-        _check(paths, stream or (), as_json)
+        _check(paths, stream or ())
         return
     verdicts = [verify(path, stream or (), again, public_value, elsewhere=unverified) for path in paths]
     write_text(out, board(verdicts, unverified))
@@ -196,10 +193,10 @@ def leaderboard(
         counts = write_site(paths, verdicts, stream or (), site)
         document["site"] = {"folder": str(site), **counts}
         text += f"\nsite: {site / 'index.html'}, {counts['tables']} tables of {counts['submissions']} submissions"
-    show(as_json, document, text)
+    show(document, text)
 
 
-def _check(paths: Sequence[Path], streams: Sequence[Path], as_json: bool) -> None:
+def _check(paths: Sequence[Path], streams: Sequence[Path]) -> None:
     """Run all runs again; of shipped streams that are not given, too."""
     from tempfile import TemporaryDirectory
 
@@ -217,11 +214,10 @@ def _check(paths: Sequence[Path], streams: Sequence[Path], as_json: bool) -> Non
         for path in paths:
             runs = runs_of(opened(path)[0])
             seconds = sum(run.about["seconds"] for run in runs)
-            if not as_json:
-                typer.echo(f"{path.name}: {len(runs)} runs, which took {seconds:,.0f} s of training", err=True)
+            log_of().say(f"{path.name}: {len(runs)} runs, which took {seconds:,.0f} s of training")
             verdict = verify(path, [*streams, *unpacked], len(runs), "all", elsewhere=True)
             found.append({"file": path.name} | verdict.repeated())
-    show(as_json, {"checked": found}, "\n".join(line for one in found for line in _repeated_text(one)))
+    show({"checked": found}, "\n".join(line for one in found for line in _repeated_text(one)))
     if wrong := [one for one in found if one["stale"] or one["false"] or one["problems"]]:
         raise IntegrityError(f"{len(wrong)} of {len(found)} submissions have rows that the code does not give.")
 

@@ -12,9 +12,7 @@ from driftline.pipelines.cli.common import Device, log_of, show
 BLOCK = 64  # images that are encoded at once
 
 
-def train_clip(
-    source: Path, out: Path, epochs: int, size: int, seed: int, device: Device, include_tests: bool, as_json: bool
-) -> None:
+def train_clip(source: Path, out: Path, epochs: int, size: int, seed: int, device: Device, include_tests: bool) -> None:
     """Train a CLIP, and tell the user how well it finds photos that were held out."""
     import numpy as np
     import torch
@@ -39,7 +37,7 @@ def train_clip(
     texts = [pairs.texts[i] for i in learned]
     n, different = len(texts), len(set(pairs.texts))
     with idle_cores() as threads:
-        log = log_of(None, as_json)
+        log = log_of()
         log.say(tests_note(source, pairs.tests, pairs.dropped))
         write_seen(out, pairs.seen)  # before there is a model that may be used
         log.say(f"train: {n:,} photos, {number:,} held out, {different:,} different texts, threads: {threads}")
@@ -64,7 +62,7 @@ def train_clip(
         if found.is_better
         else "That is no more than chance: do not use it. Give the photos captions that name what they show.",
     ]
-    show(as_json, document | {"unknown_words": unknown}, "\n".join(lines))
+    show(document | {"unknown_words": unknown}, "\n".join(lines))
 
 
 def unknown_words(source: Path, texts: Sequence[str]) -> dict[str, list[str]]:
