@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from driftline.stream_builder import storage
+from driftline.curate.core.atomic_io import fingerprint
 from driftline.stream_builder.builders.sampling import Composition
 from driftline.stream_builder.builders.shift_sequence import compose
 from driftline.stream_builder.datasets import Dataset, Samples
@@ -266,8 +266,8 @@ def opened(folder: Path) -> dict[str, Any]:
                                ("time", np.int64, (n,))):  # fmt: skip
         np.lib.format.open_memmap(step / f"train_{name}.npy", "w+", np.dtype(dtype), shape).flush()
     facts["steps"][0]["splits"]["train"]["n"] = n
-    facts["sha256"] = storage._content_hash(facts)
     del facts["digest"]
+    facts["digest"] = fingerprint(facts)
     (root / "stream.json").write_text(json.dumps(facts))
     seconds = best(lambda: Stream.load(root))
     split = Stream.load(root).steps[0]["train"]

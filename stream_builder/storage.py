@@ -16,13 +16,11 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from driftline.curate.core.atomic_io import (
-    TEMPORARY,
     UPGRADE,
     check_format,
     fingerprint,
@@ -32,16 +30,14 @@ from driftline.curate.core.atomic_io import (
     write_bytes,
     write_json,
 )
-from driftline.curate.core.errors import BadConfig, DriftlineError, IntegrityError, MissingFile
+from driftline.curate.core.errors import BadArray, BadConfig, DriftlineError, IntegrityError, MissingFile
 from driftline.curate.core.outputs import ELSEWHERE
 from driftline.curate.core.outside.arrays import open_array
 from driftline.curate.core.outside.documents import Schema, read_document
 from driftline.curate.core.outside.names import inside
 from driftline.stream_builder.class_texts import ClassTexts
-from driftline.stream_builder.document import LazyDocument, StreamDocument
 from driftline.stream_builder.lazy_images import LazyImages
 from driftline.stream_builder.step import OPTIONAL, Array, Split, Step
-from driftline.stream_builder.validate import check_steps
 
 FORMAT = 1
 KINDS = {"time": np.int64, "group": np.int64, "test_in": np.bool_, "label_time": np.int64}  # of optional columns
@@ -51,92 +47,99 @@ FILES = "files"  # folder of what lazy images are decoded from
 AGAIN = "Create the stream again."
 
 
-def write(
-    folder: Path,
-    name: str,
-    classes: Sequence[str],
-    steps: Sequence[Step],
-    oracle: Step | None,
-    prior: Any,
-    facts: Mapping[str, Any],
-    class_texts: ClassTexts | None = None,
-) -> None:
-    """Write the fields of a stream into a new folder; `stream.json` is written last."""
-    check_steps([(s.index, s.name) for s in steps], str(folder))
+class Lazy(Schema):
+    """NAME_x.json: which files hold the images."""
+
+    files: list[str]
+    size: int
+    strict: bool
+
+
+def described(stream: Any) -> dict[str, Any]:
+    """What stream.json says of a Stream, its content hash included, which is the same in memory and on disk."""
+    records = [_record(step) for step in _stored_steps(stream)]
+    head: dict[str, Any] = {
+        "format": FORMAT,
+        "name": stream.name,
+        "classes": list(stream.classes),
+        "steps": records[: len(stream.steps)],
+        "prior": None if stream.prior is None else _record_of_unlabelled(stream.prior),
+        "facts": dict(stream.facts),
+    }
+    if stream.oracle is not None:
+        head["oracle"] = records[-1]
+    if (texts := stream.class_texts) is not None:
+        head["class_texts"] = {"n": len(texts.y), "sha256": _hash_texts(texts), "encoder": texts.encoder}
+    hashed = {key: value for key, value in head.items() if key not in ("facts", "name")}
+    return head | {"sha256": fingerprint(hashed)}
+
+
+def _record(step: Step) -> dict[str, Any]:
+    """Name, sizes and hashes of a step."""
+    splits = {
+        kind: {"n": len(split), "time": False, **dict.fromkeys(split.columns(), True), "sha256": _hash(split)}
+        | _encoded(split.x)
+        for kind, split in step.splits.items()
+    }
+    unlabelled = {} if step.unlabelled is None else {"unlabelled": _record_of_unlabelled(step.unlabelled)}
+    return {"index": step.index, "name": step.name, "splits": splits, **unlabelled}
+
+
+def _record_of_unlabelled(x: Any) -> dict[str, Any]:
+    return {"n": len(x), "sha256": _hash_x(x), **_encoded(x)}
+
+
+def _encoded(x: Any) -> dict[str, int]:
+    return {"encoded": x.size} if isinstance(x, LazyImages) else {}
+
+
+def write(folder: Path, stream: Any) -> None:
+    """Write a Stream into a new folder; `stream.json` is written last. Raises BadArray for two steps of one number or
+    name; BadConfig if the folder holds another stream, or somebody's stream.json; BadInput if a newer driftline wrote
+    it. A damaged stream may be written again."""
+    for kind, values in (("number", [s.index for s in stream.steps]), ("name", [s.name for s in stream.steps])):
+        if repeated := [value for value in values if values.count(value) > 1]:
+            raise BadArray(f"{folder}: two steps have the {kind} {repeated[0]!r}.", "Expected different ones.")
+    head = described(stream)
+    _check_kept(folder, head["sha256"])
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "stream.json").unlink(missing_ok=True)
     sweep(folder)
-    records: list[dict[str, Any]] = []
     files = folder / FILES
     there = _plain_files(files)
-
-    def store(x: Any, stem: Path) -> dict[str, Any]:
-        """Write samples; returns how they are stored."""
-        _write_x(x, stem, files, there)
-        return {"encoded": x.size} if isinstance(x, LazyImages) else {}
-
-    def store_unlabelled(x: Any, stem: Path) -> dict[str, Any]:
-        return {"n": len(x), "sha256": _hash_x(x), **store(x, stem)}
-
-    for step in _stored_steps(steps, oracle):
+    for step in _stored_steps(stream):
         step_folder = folder / STEP_FOLDER.format(step.index)
-        record: dict[str, Any] = {"index": step.index, "name": step.name, "splits": {}}
         for kind, split in step.splits.items():
-            how = store(split.x, step_folder / kind)
+            _write_x(split.x, step_folder / kind, files, there)
             write_array(step_folder / f"{kind}_y.npy", split.y.astype(np.int64))
             write_array(step_folder / f"{kind}_ids.npy", np.asarray(split.ids, dtype=np.str_))
-            columns: dict[str, Array] = {name: column.astype(KINDS[name]) for name, column in split.columns().items()}
-            for name_of, column in columns.items():
-                write_array(step_folder / f"{kind}_{name_of}.npy", column)
-            flags = dict.fromkeys(columns, True)
-            record["splits"][kind] = {"n": len(split), "time": False, **flags, "sha256": _hash(split), **how}
+            for name, column in split.columns().items():
+                write_array(step_folder / f"{kind}_{name}.npy", column.astype(KINDS[name]))
         if step.unlabelled is not None:
-            record["unlabelled"] = store_unlabelled(step.unlabelled, step_folder / "unlabelled")
-        records.append(record)
-    of_prior = None if prior is None else store_unlabelled(prior, folder / "prior")
-    head = {
-        "format": FORMAT,
-        "name": name,
-        "classes": list(classes),
-        "steps": records[: len(steps)],
-        "prior": of_prior,
-        "facts": dict(facts),
-        **({} if oracle is None else {"oracle": records[-1]}),
-        **({} if class_texts is None else {"class_texts": _write_texts(class_texts, folder / "class_texts")}),
-    }
-    head["sha256"] = _content_hash(head)
-    head["digest"] = fingerprint(head)
-    write_json(folder / "stream.json", head)
+            _write_x(step.unlabelled, step_folder / "unlabelled", files, there)
+    if stream.prior is not None:
+        _write_x(stream.prior, folder / "prior", files, there)
+    for name in ("x", "y", "prompts") if stream.class_texts is not None else ():
+        write_array(folder / "class_texts" / f"{name}.npy", getattr(stream.class_texts, name))
+    write_json(folder / "stream.json", head | {"digest": fingerprint(head)})
 
 
-def hash_in_memory(stream: Any) -> str:
-    """A hash of a Stream that was never saved; not the one that it gets then."""
-    texts, more = stream.class_texts, (stream.prior, *(step.unlabelled for step in stream.steps))
-    parts = [list(stream.classes), texts and _hash_texts(texts), *(None if x is None else _hash_x(x) for x in more)]
-    stored = _stored_steps(stream.steps, stream.oracle)
-    parts += ([s.index, s.name, {name: _hash(split) for name, split in s.splits.items()}] for s in stored)
-    return fingerprint(parts)
-
-
-def check_kept(folder: Path, put: Callable[[Path], None]) -> None:
-    """Raise BadConfig if a folder holds another stream than `put` writes, or somebody's stream.json, and BadInput if a
-    newer driftline wrote it. A damaged stream may be written again."""
+def _check_kept(folder: Path, sha256: str) -> None:
+    """Raise BadConfig and BadInput as `write` does. sha256: of the stream that is to be written."""
     path = folder / "stream.json"
+    if not path.exists():
+        return
     try:
-        held = _head(folder) if path.exists() else None
+        head = _head(folder)
     except DriftlineError as error:
         if error.way_out == UPGRADE:
             raise
         if not any(folder.glob("step_*")):
             raise BadConfig(f"{folder} has a file {path.name} that is no stream's.", "", ELSEWHERE) from None
         return
-    if held is None:
-        return
-    with TemporaryDirectory(prefix=TEMPORARY, dir=folder) as trial:
-        put(Path(trial))
-        if _head(Path(trial))["sha256"] != held["sha256"]:
-            what = f"{folder} holds another stream: {held['name']}, {len(held['steps'])} steps."
-            raise BadConfig(what, "", "Set another --out, or delete the folder.")
+    if head["sha256"] != sha256:
+        what = f"{folder} holds another stream: {head['name']}, {len(head['steps'])} steps."
+        raise BadConfig(what, "", "Set another --out, or delete the folder.")
 
 
 def read(folder: Path) -> dict[str, Any]:
@@ -148,7 +151,6 @@ def read(folder: Path) -> dict[str, Any]:
         way_out = "Create one with driftline stream."
         raise MissingFile(f"{folder} is not a stream: it has no stream.json.", "", way_out)
     head = _head(folder)
-    check_steps([(record["index"], record["name"]) for record in head["steps"]], str(folder / "stream.json"))
     steps = []
     files = folder / FILES
     plain = _plain_files(files)
@@ -168,29 +170,23 @@ def read(folder: Path) -> dict[str, Any]:
             unlabelled = _open_x(step_folder / "unlabelled", record["unlabelled"], files, plain)
         steps.append(Step(record["index"], record["name"], splits, unlabelled))
     oracle = steps.pop() if "oracle" in head else None
-    return {
-        "name": head["name"],
-        "steps": steps,
-        "classes": head["classes"],
-        "prior": None if head["prior"] is None else _open_x(folder / "prior", head["prior"], files, plain),
-        "sha256": head["sha256"],
-        "facts": head["facts"],
-        "oracle": oracle,
-        "class_texts": _open_texts(head, folder / "class_texts"),
-    }
+    prior = None if head["prior"] is None else _open_x(folder / "prior", head["prior"], files, plain)
+    texts = _open_texts(head, folder / "class_texts")
+    return {key: head[key] for key in ("name", "classes", "sha256", "facts")} | {
+        "steps": steps, "prior": prior, "oracle": oracle, "class_texts": texts
+    }  # fmt: skip
 
 
-def verify(
-    folder: Path, steps: Sequence[Step], oracle: Step | None, prior: Any, class_texts: ClassTexts | None = None
-) -> None:
-    """Hash every array again. Raises IntegrityError naming the first step and split that differs."""
+def verify(folder: Path, stream: Any) -> None:
+    """Hash every array of the Stream again. Raises IntegrityError naming the first step and split that differs."""
     head = _head(folder)
-    pairs = list(zip(_recorded_steps(head), _stored_steps(steps, oracle), strict=True))
+    pairs = list(zip(_recorded_steps(head), _stored_steps(stream), strict=True))
     unlabelled = [(f"step {step.name!r}", record.get("unlabelled"), step.unlabelled) for record, step in pairs]
-    for what, size, x in (*unlabelled, ("the prior", head["prior"], prior)):
+    for what, size, x in (*unlabelled, ("the prior", head["prior"], stream.prior)):
         if size is not None and _hash_x(x) != size["sha256"]:
             raise IntegrityError(f"Unlabelled samples of {what} in {folder} were changed.", "", AGAIN)
-    if class_texts is not None and _hash_texts(class_texts) != head["class_texts"]["sha256"]:
+    texts = stream.class_texts
+    if texts is not None and _hash_texts(texts) != head["class_texts"]["sha256"]:
         raise IntegrityError(f"The class texts of {folder} were changed.", "", AGAIN)
     for record, step in pairs:
         for name, size in record["splits"].items():
@@ -217,9 +213,9 @@ def verify_once(folder: Path, verify_all: Callable[[], None]) -> None:
         write_json(seal, {"format": FORMAT, "files": now})
 
 
-def _stored_steps(steps: Sequence[Step], oracle: Step | None) -> list[Step]:
+def _stored_steps(stream: Any) -> list[Step]:
     """The steps; the oracle's data is stored as one more step."""
-    return [*steps, *([] if oracle is None else [oracle])]
+    return [*stream.steps, *([] if stream.oracle is None else [stream.oracle])]
 
 
 def _recorded_steps(head: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
@@ -228,19 +224,13 @@ def _recorded_steps(head: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def _head(folder: Path) -> dict[str, Any]:
-    """stream.json, checked. Raises BadInput and IntegrityError naming the file."""
+    """stream.json. Raises BadInput and IntegrityError naming the file."""
     path = folder / "stream.json"
     head = read_document(path, Schema, AGAIN)
     check_format(path, head.get("format"), FORMAT, AGAIN)
-    read_document(path, StreamDocument, AGAIN)
-    own = {key: value for key, value in head.items() if key != "digest"}
-    if head.get("digest", fingerprint(own)) != fingerprint(own) or head["sha256"] != _content_hash(own):
+    if head.pop("digest", "") != fingerprint(head):
         raise IntegrityError(f"{path} was changed after it was written.", "Its digest differs.", AGAIN)
     return head
-
-
-def _content_hash(head: Mapping[str, Any]) -> str:
-    return fingerprint({key: value for key, value in head.items() if key not in ("facts", "name", "sha256", "digest")})
 
 
 def _columns(step_folder: Path, split: str, size: Mapping[str, Any]) -> dict[str, Any]:
@@ -294,7 +284,7 @@ def _open_x(stem: Path, size: Mapping[str, Any], folder: Path, plain: Collection
     if "encoded" not in size:
         return _samples(stem.with_name(f"{stem.name}_x.npy"), size["n"])
     source = stem.with_name(f"{stem.name}_x.json")
-    lazy = read_document(source, LazyDocument, AGAIN)
+    lazy = read_document(source, Lazy, AGAIN)
     files = _paths_of(folder, lazy["files"], source, plain)
     locations = open_array(stem.with_name(f"{stem.name}_where.npy"), "i", (size["n"], 3), AGAIN)
     return LazyImages(files, locations, lazy["size"], lazy["strict"])
@@ -326,23 +316,14 @@ def _samples(path: Path, n: int) -> Array:
     return array
 
 
-def _write_texts(texts: ClassTexts, folder: Path) -> dict[str, Any]:
-    """Write class texts; returns their record in stream.json."""
-    for name in ("x", "y", "prompts"):
-        write_array(folder / f"{name}.npy", getattr(texts, name))
-    return {"n": len(texts.y), "sha256": _hash_texts(texts), "encoder": texts.encoder}
-
-
 def _open_texts(head: Mapping[str, Any], folder: Path) -> ClassTexts | None:
-    """The class texts, if there are any. Raises IntegrityError for one of a class that does not exist."""
+    """The class texts, if there are any."""
     if (record := head.get("class_texts")) is None:
         return None
     x = open_array(folder / "x.npy", "f", (record["n"], None), AGAIN)
     y, prompts = (
         open_array(folder / f"{n}.npy", kind, (record["n"],), AGAIN) for n, kind in (("y", "i"), ("prompts", "U"))
     )
-    if len(y) and not 0 <= y.min() <= y.max() < len(head["classes"]):
-        raise IntegrityError(f"{folder} has texts of a class that does not exist.", "", AGAIN)
     return ClassTexts(np.asarray(x), np.asarray(y, np.int64), np.asarray(prompts), record["encoder"])
 
 

@@ -34,7 +34,7 @@ class Stream(Sequence[Step]):
     prior: Any = None
     """unlabelled samples from before the first step (N, ...), or None; each step may have more of its own"""
     sha256: str = ""
-    """hash of the content, set by `save`; equal streams have equal hashes"""
+    """hash of the content, set by `save` and `hashed`; equal streams have equal hashes"""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """what the builder recorded: source, settings, published values"""
     oracle: Step | None = None
@@ -120,8 +120,8 @@ class Stream(Sequence[Step]):
         return replace(self, steps=splitting.published(self.steps, number))
 
     def hashed(self) -> Stream:
-        """The same stream with a hash; one that was never saved gets another than it will have then."""
-        return self if self.sha256 else replace(self, sha256=storage.hash_in_memory(self))
+        """The same stream with its hash."""
+        return self if self.sha256 else replace(self, sha256=storage.described(self)["sha256"])
 
     def save(self, folder: str | Path, facts: Mapping[str, Any] | None = None) -> Stream:
         """Write the stream into a new folder; returns it, opened there, with its hash. facts: instead of its own.
@@ -132,15 +132,7 @@ class Stream(Sequence[Step]):
         facts, shared = dict(facts or self.facts), self.shared_with_training()
         facts |= {} if shared is None else {"shared_with_training": round(shared, 4)}
         facts |= {} if (tied := self.ties()) is None else {"ties": tied}
-
-        def put(place: Path) -> None:
-            storage.write(
-                place, self.name, classes=self.classes, steps=self.steps, oracle=self.oracle, prior=self.prior,
-                facts=facts, class_texts=self.class_texts,
-            )  # fmt: skip
-
-        storage.check_kept(Path(folder), put)
-        put(Path(folder))
+        storage.write(Path(folder), replace(self, facts=facts))
         return Stream.load(folder)
 
     @classmethod
@@ -153,7 +145,7 @@ class Stream(Sequence[Step]):
 
     def verify(self, folder: str | Path) -> None:
         """Hash every array again. Raises IntegrityError naming the first step and split that differs."""
-        storage.verify(Path(folder), self.steps, self.oracle, self.prior, self.class_texts)
+        storage.verify(Path(folder), self)
 
     def verify_once(self, folder: str | Path) -> None:
         """`verify`, unless no file of the folder has another size or time than when it was last verified there; a file

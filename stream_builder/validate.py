@@ -1,21 +1,11 @@
-"""Checks of arrays and steps before they become a stream: learners must be able to train on them."""
+"""Checks of arrays before they become a stream: learners must be able to train on them."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 
 from driftline.curate.core.errors import BadArray
 from driftline.stream_builder.step import Array
-
-
-def check_steps(named: Sequence[tuple[int, str]], what: str) -> None:
-    """Raise BadArray if two steps have the same number or name. what: the source, for messages."""
-    for position, kind in enumerate(("number", "name")):
-        values = [pair[position] for pair in named]
-        if repeated := [v for v in values if values.count(v) > 1]:
-            raise BadArray(f"{what}: two steps have the {kind} {repeated[0]!r}.", "Expected different ones.")
 
 
 def check(x: Array, y: Array, n_classes: int, what: str) -> None:

@@ -20,7 +20,7 @@ from driftline.stream_builder.stream import SPLITS, Array, Split, Step, Stream
 from driftline.stream_builder.ties import FACT, KEPT
 from driftline.stream_builder.validate import check
 
-KEYS = {"x", "y", "step", "time", "label_time", "split", "group", "id", "classes"}
+KEYS = {"x", "y", "step", "time", "label_time", "split", "group", "test_in", "id", "classes"}
 NAMED = {"y", "split", "group", "id", "classes"}  # arrays that may be texts
 
 
@@ -37,8 +37,9 @@ def from_arrays(
     or names of classes; optional `step (N,)` integers from 0, `time (N,)` dates, years, ISO 8601 or numbers since 1970,
     `label_time (N,)` the same for labels that come later than their samples, or none (null, NaT, NaN, infinity) for one
     that never comes: protocols that delay labels do not show it to learners, and score it; `split (N,)` of train, val
-    and test, `group (N,)` whose equal values share an uploader or are near copies, `id (N,)`, `classes (C,)`. The order
-    within a step and split is kept, also of equal times, and has meaning: bring it into another one if it has none.
+    and test, `group (N,)` whose equal values share an uploader or are near copies, `test_in (N, K)` truths as in
+    `Split`, `id (N,)`, `classes (C,)`. The order within a step and split is kept, also of equal times, and has meaning:
+    bring it into another one if it has none.
 
     Without `step`, samples are put in order of time and cut into steps: period is their number (fewer if there are
     fewer times; about equally many samples each, equal times in one), or year, month, week, day. Without `split`, a
@@ -68,7 +69,7 @@ def from_arrays(
         how = "with about equally many samples, cut by time" if count_of(period) else f"of a {period}"
         notes.append(f"{len(names)} steps {how}")
     x, y, time, step = arrays["x"], arrays["y"], arrays.get("time"), arrays.get("step", np.zeros(n, np.int64))
-    label_time = arrays.get("label_time")
+    label_time, test_in = arrays.get("label_time"), arrays.get("test_in")
     group = numbered(arrays["group"]) if "group" in arrays else None
     if step.dtype.kind not in "iu":
         raise BadArray(f"{what}: step has dtype {step.dtype}.", "Expected integers from 0.")
@@ -90,8 +91,9 @@ def from_arrays(
         for part in SPLITS:
             rows = np.flatnonzero((step == value) & (side == part))
             if len(rows):
-                times, groups, late = (None if column is None else column[rows] for column in (time, group, label_time))
-                splits[part] = Split(x[rows], y[rows], ids[rows], times, groups, label_time=late)
+                optional: tuple[Any, ...] = (time, group, test_in, label_time)
+                columns = (None if column is None else column[rows] for column in optional)
+                splits[part] = Split(x[rows], y[rows], ids[rows], *columns)
         steps.append(Step(index, names[index] if names else str(value), splits))
     facts = {"from": "arrays"} | ({} if isinstance(source, Mapping) else {"file": path.name})
     facts |= ({"made": "; ".join(notes)} if notes else {}) | ({} if time is None else {FACT: KEPT})
@@ -113,8 +115,9 @@ def _checked(arrays: dict[str, Array], what: str) -> tuple[dict[str, Array], lis
     if n == 0 or x.ndim == 0 or len(x) == 0:
         raise BadArray(f"{what}: no samples.", "Expected at least one.")
     x = _samples(x, what)
-    for key in KEYS - {"x", "y", "classes"}:
-        if key in arrays and arrays[key].shape != (n,):
+    for key in (KEYS - {"x", "y", "classes"}) & set(arrays):
+        sides = key == "test_in" and arrays[key].dtype == bool and arrays[key].ndim == 2
+        if (arrays[key][:, 0] if sides else arrays[key]).shape != (n,):
             raise BadArray(f"{what}: {key} has shape {arrays[key].shape}.", f"Expected ({n},).")
     arrays = {key: _readable(array, key, what) if key in NAMED else array for key, array in arrays.items()}
     y, classes = _labels(arrays, what)

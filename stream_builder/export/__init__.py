@@ -13,9 +13,9 @@ EXPORTS = Registry(
     "stream export",
     {
         "arrays": "driftline.stream_builder.export.arrays:export",
-        "imagefolder": "driftline.stream_builder.export.imagefolder:export",
-        "webdataset": "driftline.stream_builder.export.webdataset:export",
-        "huggingface": "driftline.stream_builder.export.huggingface:export",
+        "imagefolder": "driftline.stream_builder.export.images:imagefolder",
+        "webdataset": "driftline.stream_builder.export.images:webdataset",
+        "huggingface": "driftline.stream_builder.export.images:huggingface",
     },
     group="stream_exports",
 )

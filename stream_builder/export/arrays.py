@@ -11,7 +11,7 @@ from driftline.stream_builder.stream import Stream, join
 
 
 def export(stream: Stream, out: Path) -> dict[str, int]:
-    """`stream.npz`: x, y, step, split, id, classes, and time and group if all samples have one."""
+    """`stream.npz`: x, y, step, split, id, classes; time, group, test_in and label_time if all samples have one."""
     parts = [(step.index, name, split) for step in stream.steps for name, split in step.splits.items()]
     whole = join([split for _, _, split in parts])
     arrays = {
@@ -21,8 +21,8 @@ def export(stream: Stream, out: Path) -> dict[str, int]:
         "split": np.concatenate([np.full(len(split), name) for _, name, split in parts]),
         "id": whole.ids,
         "classes": np.array([str(c) for c in stream.classes]),
+        **whole.columns(),
     }
-    arrays |= {name: column for name, column in whole.columns().items() if name in ("time", "group")}
     with writing(out / "stream.npz") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
     return {"samples": len(arrays["y"])}

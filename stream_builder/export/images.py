@@ -1,40 +1,115 @@
-"""What the exports of images share: every sample with a file name and PNG bytes."""
+"""Exports of a stream of images: class folders, WebDataset tars, Parquet for `datasets`; images are PNG, lossless."""
 
 from __future__ import annotations
 
 import io
+import json
+import tarfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
+from driftline.curate.core.atomic_io import write_bytes, write_text, writing
 from driftline.curate.core.errors import IncompatibleStream
-from driftline.stream_builder.stream import Step, Stream
+from driftline.curate.core.outside.escaping import image_folders_readme
+from driftline.stream_builder.stream import Stream
+
+GROUP = 500  # images per row group of Parquet
+SCHEMA = pa.schema(
+    [
+        ("image", pa.struct([("bytes", pa.binary()), ("path", pa.string())])),
+        ("label", pa.int64()),
+        ("id", pa.string()),
+        ("step", pa.int64()),
+        ("time", pa.int64()),
+    ]
+)
 
 
-@dataclass(frozen=True)
-class EncodedImage:
+class Image(NamedTuple):
     """One sample of a stream of images."""
 
-    step: Step
-    """its step"""
-    split: str
-    """name of its split"""
     key: str
     """unique in the stream and safe as a file name"""
-    id: str
-    """the sample's id"""
-    label: int
-    """its class"""
-    time: int | None
-    """seconds UTC, or None"""
     data: bytes
-    """PNG, lossless"""
+    """PNG"""
+    facts: dict[str, Any]
+    """id, label, step, split, time: seconds UTC or None"""
 
 
-def images(stream: Stream) -> Iterator[EncodedImage]:
-    """Every sample, in order of steps, splits and positions. Raises IncompatibleStream for a stream without images."""
-    from PIL import Image
+def imagefolder(stream: Stream, out: Path) -> dict[str, int]:
+    """STEP/SPLIT/CLASS/KEY.png: torchvision's ImageFolder loads each STEP/SPLIT, `datasets` the whole folder."""
+    n, splits = 0, {}
+    for step, split, of_split in _splits(stream):
+        splits[f"{step}_{split}"] = f"{step}/{split}"
+        folders = [out / step / split / class_folder(stream, label) for label in range(len(stream.classes))]
+        for folder in folders:  # of every class, so that ImageFolder gives the same labels everywhere
+            folder.mkdir(parents=True, exist_ok=True)
+        for image in of_split:
+            n += 1
+            write_bytes(folders[image.facts["label"]] / f"{image.key}.png", image.data)
+    write_text(out / "README.md", image_folders_readme(splits))
+    return {"images": n}
+
+
+def webdataset(stream: Stream, out: Path) -> dict[str, int]:
+    """WebDataset tars, one per step and split: KEY.png, KEY.cls and KEY.json side by side, in the stream's order."""
+    n = tars = 0
+    for step, split, of_split in _splits(stream):
+        tars += 1
+        path = out / f"{step}_{split}.tar"
+        with writing(path) as file, tarfile.open(fileobj=file, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+            for image in of_split:
+                n += 1
+                facts, label = json.dumps(image.facts, sort_keys=True), str(image.facts["label"])
+                for ending, content in (("png", image.data), ("cls", label.encode()), ("json", facts.encode())):
+                    info = tarfile.TarInfo(f"{image.key}.{ending}")  # without time or owner
+                    info.size, info.mode = len(content), 0o644
+                    tar.addfile(info, io.BytesIO(content))
+    return {"images": n, "tars": tars}
+
+
+def huggingface(stream: Stream, out: Path) -> dict[str, int]:
+    """Parquet for `datasets.load_dataset`: one split per step and split, Image and ClassLabel in the footer."""
+    features = {
+        "image": {"_type": "Image"},
+        "label": {"names": [str(c) for c in stream.classes], "_type": "ClassLabel"},
+        "id": {"dtype": "string", "_type": "Value"},
+        "step": {"dtype": "int64", "_type": "Value"},
+        "time": {"dtype": "int64", "_type": "Value"},
+    }
+    schema = SCHEMA.with_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+    n, names = 0, []
+    for step, split, of_split in _splits(stream):
+        names.append(f"{step}_{split}")
+        path = out / "data" / f"{names[-1]}-00000-of-00001.parquet"
+        with writing(path) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
+            while some := list(islice(of_split, GROUP)):
+                rows = [image.facts | {"image": {"bytes": image.data, "path": f"{image.key}.png"}} for image in some]
+                writer.write_table(pa.Table.from_pylist(rows, schema))
+                n += len(rows)
+    files = "".join(f"  - split: {name}\n    path: data/{name}-*.parquet\n" for name in names)
+    head = f"---\nconfigs:\n- config_name: default\n  data_files:\n{files}---\n\n"
+    write_text(out / "README.md", f"{head}# {stream.name}\n\n{n} images, stream {stream.sha256}.\n")
+    return {"images": n, "splits": len(names)}
+
+
+def _splits(stream: Stream) -> Iterator[tuple[str, str, Iterator[Image]]]:
+    """(step as in file names, split, its samples in order). Raises IncompatibleStream for a stream without images."""
+    from PIL.Image import fromarray
+
+    def images() -> Iterator[Image]:
+        for i, pixels in enumerate(split.x):
+            buffer = io.BytesIO()
+            fromarray(np.asarray(pixels)).save(buffer, "PNG", compress_level=1)
+            time = None if split.time is None else int(split.time[i])
+            facts = {"id": str(split.ids[i]), "label": int(split.y[i]), "step": step.index, "split": name, "time": time}
+            yield Image(f"{step.index:03d}_{name}_{i:07d}", buffer.getvalue(), facts)
 
     for step in stream.steps:
         for name, split in step.splits.items():
@@ -42,14 +117,8 @@ def images(stream: Stream) -> Iterator[EncodedImage]:
                 raise IncompatibleStream(
                     f"The stream {stream.name!r} has no images.", "Expected uint8 images.", "Export it as arrays."
                 )
-            for i in range(len(split)):
-                buffer = io.BytesIO()
-                Image.fromarray(np.asarray(split.x[i])).save(buffer, "PNG", compress_level=1)
-                time = None if split.time is None else int(split.time[i])
-                key = f"{step.index:03d}_{name}_{i:07d}"
-                yield EncodedImage(
-                    step, name, key, str(split.ids[i]), label=int(split.y[i]), time=time, data=buffer.getvalue()
-                )
+            if len(split):
+                yield f"step_{step.index:03d}", name, images()
 
 
 def class_folder(stream: Stream, label: int) -> str:

@@ -9,26 +9,19 @@ from __future__ import annotations
 from driftline.curate.core.registry import Registry
 
 COMMON = (
-    "gaussian_noise",
-    "gaussian_blur",
-    "brightness",
-    "contrast",
-    "saturate",
-    "jpeg",
-    "pixelate",
-    "elastic_transform",
-)
+    "gaussian_noise", "gaussian_blur", "brightness", "contrast", "saturate", "jpeg", "pixelate", "elastic_transform",
+)  # fmt: skip
 SHIFTS = Registry(
     "shift",
     {
-        "C": "driftline.stream_builder.shifts.corruption:Corruption",
-        "R": "driftline.stream_builder.shifts.rotation:Rotation",
-        "r": "driftline.stream_builder.shifts.conditional_rotation:ConditionalRotation",
-        "T": "driftline.stream_builder.shifts.tint:Tint",
-        "t": "driftline.stream_builder.shifts.conditional_tint:ConditionalTint",
-        "L": "driftline.stream_builder.shifts.label_flip:LabelFlip",
-        "s": "driftline.stream_builder.shifts.subpopulation:Subpopulation",
-        "p": "driftline.stream_builder.shifts.label_shift:LabelShift",
+        "C": "driftline.stream_builder.shifts.paper:Corruption",
+        "R": "driftline.stream_builder.shifts.paper:Rotation",
+        "r": "driftline.stream_builder.shifts.paper:ConditionalRotation",
+        "T": "driftline.stream_builder.shifts.paper:Tint",
+        "t": "driftline.stream_builder.shifts.paper:ConditionalTint",
+        "L": "driftline.stream_builder.shifts.paper:LabelFlip",
+        "s": "driftline.stream_builder.shifts.paper:Subpopulation",
+        "p": "driftline.stream_builder.shifts.paper:LabelShift",
         **{name: f"driftline.stream_builder.shifts.common:{name}" for name in COMMON},
     },
     group="shifts",

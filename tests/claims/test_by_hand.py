@@ -20,7 +20,7 @@ from driftline.eval.scoring.decay import half_lives
 from driftline.eval.scoring.sums import Drawn, combined, draws_of
 from driftline.eval.scoring.timeline import record
 from driftline.stream_builder.builders.sampling import quotas
-from driftline.stream_builder.shifts.label_shift import LabelShift
+from driftline.stream_builder.shifts.paper import LabelShift
 from driftline.stream_builder.stream import Split, Step, Stream
 
 

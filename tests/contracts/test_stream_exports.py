@@ -15,6 +15,7 @@ from driftline.stream_builder.builders.arrays import from_arrays
 from driftline.stream_builder.export import EXPORTS
 from driftline.stream_builder.export.contact_sheet import write_contact_sheet
 from driftline.stream_builder.export.images import class_folder
+from driftline.stream_builder.step import NEVER
 from driftline.stream_builder.stream import Split, Step, Stream
 
 LAYOUTS = list(EXPORTS)
@@ -32,7 +33,9 @@ def images() -> Stream:
         for name, n in (("train", 7), ("val", 2), ("test", 3)):
             y = rng.integers(0, len(CLASSES), n)
             ids = np.array([f"{t}/{name}/{i}" for i in range(n)])
-            splits[name] = Split(rng.integers(0, 256, (n, 9, 9, 3)).astype(np.uint8), y, ids, np.arange(n) + 100 * t)
+            x, time = rng.integers(0, 256, (n, 9, 9, 3)).astype(np.uint8), np.arange(n) + 100 * t
+            test_in, late = rng.random((n, 2)) < 0.5, np.where(y == 0, NEVER, time + 5)
+            splits[name] = Split(x, y, ids, time, y // 2, test_in, late)
         steps.append(Step(t, f"step {t}", splits))
     return Stream("images", steps, CLASSES)
 
@@ -66,7 +69,18 @@ def digest(x: np.ndarray) -> str:
 def read_arrays(folder: Path, stream: Stream) -> Samples:
     back = from_arrays(folder / "stream.npz")
     assert back.classes == list(stream.classes)
+    for step, own in zip(back, stream, strict=True):
+        for name, split in own.splits.items():
+            columns = step[name].columns()
+            assert columns.keys() == split.columns().keys()
+            assert all((columns[key] == column).all() for key, column in split.columns().items() if key != "group")
     return truth(back)
+
+
+def test_a_time_that_is_not_known_is_null_in_webdataset(stream: Stream, tmp_path: Path) -> None:
+    split = replace(stream[0]["train"], time=None)
+    EXPORTS["webdataset"](Stream("s", [Step(0, "0", {"train": split})], CLASSES), tmp_path)
+    assert b'"time": null' in (tmp_path / "step_000_train.tar").read_bytes()
 
 
 def read_imagefolder(folder: Path, stream: Stream) -> Samples:

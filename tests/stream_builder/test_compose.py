@@ -283,7 +283,7 @@ def test_a_name_of_the_paper_and_its_sequence_record_the_same() -> None:
     ("ways", "canonical"),
     [
         (
-            ("R(30):R(60)", " R : R(degrees=60.0)", "{driftline.stream_builder.shifts.rotation:Rotation}(30):R(60)"),
+            ("R(30):R(60)", " R : R(degrees=60.0)", "{driftline.stream_builder.shifts.paper:Rotation}(30):R(60)"),
             "R:R(60)",
         ),
         (("T,R", "R,T", "R(30),T(amount=30)"), "R,T"),

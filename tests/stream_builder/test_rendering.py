@@ -15,9 +15,7 @@ from driftline.stream_builder.builders.sampling import Composition, overlap_coun
 from driftline.stream_builder.builders.shift_sequence import compose
 from driftline.stream_builder.datasets import Dataset, Samples
 from driftline.stream_builder.shifts.base import Images
-from driftline.stream_builder.shifts.conditional_tint import ConditionalTint
-from driftline.stream_builder.shifts.corruption import BLOCK, Corruption
-from driftline.stream_builder.shifts.tint import Tint
+from driftline.stream_builder.shifts.paper import BLOCK, ConditionalTint, Corruption, Tint
 from driftline.stream_builder.stream import Stream
 
 

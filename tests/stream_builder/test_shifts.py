@@ -17,11 +17,8 @@ from driftline.stream_builder.datasets import Dataset, Samples, open_dataset
 from driftline.stream_builder.measures.distances import wasserstein2
 from driftline.stream_builder.measures.shift_distance import measure
 from driftline.stream_builder.shifts.base import rotate
-from driftline.stream_builder.shifts.conditional_rotation import ConditionalRotation
-from driftline.stream_builder.shifts.corruption import Corruption
 from driftline.stream_builder.shifts.grammar import parse
-from driftline.stream_builder.shifts.label_flip import LabelFlip
-from driftline.stream_builder.shifts.tint import Tint
+from driftline.stream_builder.shifts.paper import ConditionalRotation, Corruption, LabelFlip, Tint
 
 
 def dataset(per_class: int = 40, classes: int = 4) -> Dataset:

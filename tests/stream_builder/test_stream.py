@@ -198,7 +198,7 @@ def test_the_hash_is_of_the_content_not_of_the_name(tmp_path: Path) -> None:
     (tmp_path / "a.npz").rename(tmp_path / "b.npz")
     second = from_arrays(tmp_path / "b.npz").save(tmp_path / "two")
     assert (first.name, second.name) == ("a", "b")
-    assert first.sha256 == second.sha256
+    assert first.sha256 == second.sha256 == from_arrays(tmp_path / "b.npz").hashed().sha256
     changed = good()
     changed["y"] = changed["y"][::-1]
     assert from_arrays(npz(tmp_path, **changed)).save(tmp_path / "three").sha256 != first.sha256
@@ -306,5 +306,5 @@ def test_a_stream_reads_images_only_from_its_own_folder(journey: Path, tmp_path:
     outside.write_bytes(saved.steps[0]["train"].x.files[0].read_bytes())
     record = tmp_path / "s" / "step_00000" / "train_x.json"
     record.write_text(json.dumps({**json.loads(record.read_text()), "files": ["../../outside.tar"]}))
-    with pytest.raises(BadInput, match=r"train_x\.json: files\.0 is '\.\./\.\./outside\.tar'.*plain name"):
+    with pytest.raises(IntegrityError, match=r"train_x\.json names the file '\.\./\.\./outside\.tar'"):
         Stream.load(tmp_path / "s")
