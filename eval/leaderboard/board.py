@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from driftline.curate.core.errors import IncompatibleStream
 from driftline.curate.core.outside.escaping import markdown
 from driftline.eval.protocol import Score, primary_of, scores_of
 from driftline.eval.reporting.text import detail, value_text
-from driftline.eval.scoring.ranking import Place, mean_of, protocol_settings, ranked
+from driftline.eval.scoring.ranking import Result, mean_of, protocol_settings, ranked
 
 if TYPE_CHECKING:
     from driftline.eval.leaderboard.verification import Verdict
@@ -32,38 +31,6 @@ OWN_CODE = (
 )
 
 
-@dataclass(frozen=True)
-class Row:
-    """One result of a table."""
-
-    place: Place
-    verdict: Verdict
-    """on its submission"""
-    drawn: tuple[str, str]
-    """its seeds, and how many different test sets they had"""
-    checked: str
-    """how its runs were checked"""
-
-
-@dataclass(frozen=True)
-class Table:
-    """Results that may be compared."""
-
-    protocol: str
-    stream: str
-    """the name in the first submission"""
-    sha256: str
-    """of the stream"""
-    settings: Mapping[str, Any]
-    """of the protocol"""
-    scores: Sequence[Score]
-    primary: Score
-    code: str
-    """a sentence: which code made the rows"""
-    rows: Sequence[Row]
-    """the best primary score first"""
-
-
 def board(verdicts: Sequence[Verdict], unverified: bool = False) -> str:
     """Markdown: a table for each protocol, its settings and stream, the best primary score first and bold. Streams are
     told apart by their hash, settings as in `ranking.comparable`. Raises IncompatibleStream for a submission that does
@@ -80,38 +47,18 @@ def board(verdicts: Sequence[Verdict], unverified: bool = False) -> str:
     lines = ["# Leaderboard", "", ORIGIN, ""]
     lines += [UNVERIFIED, ""] if any(verdict.unverified for verdict in verdicts) else []
     lines += [OWN_CODE, ""] if any(verdict.code for verdict in verdicts) else []
-    for table in tables_of(verdicts):
-        lines += [f"## {markdown(table.protocol)} on {markdown(table.stream)}", "", *_table(table)]
-    return "\n".join(lines)
-
-
-def tables_of(verdicts: Sequence[Verdict]) -> list[Table]:
-    """A table for each protocol, its settings and stream, in their order. Streams are told apart by their hash."""
-    entries: dict[tuple[str, str, str, str], list[tuple[Verdict, Mapping[str, Any]]]] = {}
+    entries: dict[tuple[str, str, str, str], list[tuple[Verdict, Result]]] = {}
     names: dict[str, str] = {}
-    for verdict in verdicts:
-        for document in verdict.documents:
-            sha = document["stream"]["sha256"]
-            name = names.setdefault(sha, document["stream"]["name"])
-            for result in document["results"]:
-                settings = json.dumps(protocol_settings(document, result), sort_keys=True, default=str)
-                entries.setdefault((document["protocol"], name, sha, settings), []).append((verdict, result))
-    return [_made(*key, pairs) for key, pairs in sorted(entries.items(), key=lambda item: item[0])]
-
-
-def _made(
-    protocol: str, stream: str, sha256: str, settings: str, pairs: Sequence[tuple[Verdict, Mapping[str, Any]]]
-) -> Table:
-    owners = {id(result): verdict for verdict, result in pairs}
-    document = {"protocol": protocol, "results": [result for _, result in pairs]}
-    codes = {str(name)[:60] for _, result in pairs for name in result.get("codes") or ["not recorded"]}
-    rows = []
-    for place in ranked(document):
-        verdict = owners[id(place.result)]
-        rows.append(Row(place, verdict, _drawn(place.result), _checked(verdict, place.result["runs"])))
-    code = f"Code: {', '.join(sorted(codes))}."
-    scores, primary = scores_of(document), primary_of(document)
-    return Table(protocol, stream, sha256, json.loads(settings), scores, primary, code, rows)
+    for owner, document in ((one, document) for one in verdicts for document in one.documents):
+        sha256 = document["stream"]["sha256"]
+        name = names.setdefault(sha256, document["stream"]["name"])
+        for result in document["results"]:
+            settings = json.dumps(protocol_settings(document, result), sort_keys=True, default=str)
+            entries.setdefault((document["protocol"], name, sha256, settings), []).append((owner, result))
+    for (protocol, name, sha256, settings), pairs in sorted(entries.items(), key=lambda item: item[0]):
+        lines += [f"## {markdown(protocol)} on {markdown(name)}", ""]
+        lines += [f"Stream `{markdown(sha256[:12])}`. {_listed(json.loads(settings))}{_table(protocol, pairs)}", ""]
+    return "\n".join(lines)
 
 
 def _listed(settings: Mapping[str, Any]) -> str:
@@ -119,22 +66,24 @@ def _listed(settings: Mapping[str, Any]) -> str:
     return f"Settings of the protocol: {markdown(values)}. " if values else ""
 
 
-def _table(table: Table) -> list[str]:
-    """Lines of one table."""
-    about = f"{_listed(table.settings)}{markdown(table.code)} Ranked by {table.primary.label}; shares in per cent."
-    lines = [f"Stream `{markdown(table.sha256[:12])}`. {about}", ""]
-    lines += [
-        f"| learner | {' | '.join(score.name for score in table.scores)} | seeds | draws | checked | submission |"
-    ]
-    lines += ["|---" * (len(table.scores) + 5) + "|"]
-    for row in table.rows:
-        result, budget = row.place.result, row.place.result.get("budget", {})
-        values = [_value(score, result, row.place.best and score == table.primary) for score in table.scores]
+def _table(protocol: str, pairs: Sequence[tuple[Verdict, Result]]) -> str:
+    """Which code made the rows, and these with the best primary score first."""
+    verdict_of = {id(result): verdict for verdict, result in pairs}
+    document = {"protocol": protocol, "results": [result for _, result in pairs]}
+    codes = {str(name)[:60] for _, result in pairs for name in result.get("codes") or ["not recorded"]}
+    scores, primary = scores_of(document), primary_of(document)
+    code = markdown(f"Code: {', '.join(sorted(codes))}.")
+    lines = [f"{code} Ranked by {primary.label}; shares in per cent.", ""]
+    lines += [f"| learner | {' | '.join(score.name for score in scores)} | seeds | draws | checked | submission |"]
+    lines += ["|---" * (len(scores) + 5) + "|"]
+    for place in ranked(document):
+        result, verdict, budget = place.result, verdict_of[id(place.result)], place.result.get("budget", {})
+        values = [_value(score, result, place.best and score == primary) for score in scores]
         share = [f"{word} {budget[word]} ×" for word in ("overspent", "underspent") if word in budget]
-        shown = markdown(f"{row.place.shown} ({share[0]})" if share else row.place.shown)
-        values += [*row.drawn, row.checked, markdown(row.verdict.name)]
+        shown = markdown(f"{place.shown} ({share[0]})" if share else place.shown)
+        values += [*_drawn(result), _checked(verdict, result["runs"]), markdown(verdict.name)]
         lines.append(f"| {shown} | {' | '.join(values)} |")
-    return [*lines, ""]
+    return "\n".join(lines)
 
 
 def _value(score: Score, result: Mapping[str, Any], best: bool) -> str:

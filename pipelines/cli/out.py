@@ -10,7 +10,7 @@ from driftline.curate.core.atomic_io import read_json, sweep_file
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.system.calls import is_planted
 
-Kind = Literal["stream", "draws", "rows", "run", "release", "report", "audit", "leaderboard", "model", "encoder", "age",
+Kind = Literal["stream", "draws", "rows", "run", "release", "report", "audit", "model", "encoder", "age",
                "reproduction"]  # fmt: skip
 
 MARKS: dict[Kind, tuple[str, tuple[str, ...]]] = {  # kind → what it is called, the files that only its command writes
@@ -21,7 +21,6 @@ MARKS: dict[Kind, tuple[str, tuple[str, ...]]] = {  # kind → what it is called
     "release": ("a release", ("release.json",)),
     "report": ("a report", ("report.js",)),
     "audit": ("an audit", ("audit.html", "audit.json")),
-    "leaderboard": ("a leaderboard", ("lite.html",)),
     "model": ("a model", ("open_clip_config.json",)),
     "age": ("a page of driftline age", ("age.json",)),
     "reproduction": ("a page of driftline reproduce", ("table.json",)),

@@ -133,7 +133,7 @@ def _submission(path: Path, streams: Sequence[Path], again: int | None, public_v
     "leaderboard",
     "driftline leaderboard ours.zip --stream stream --out board.md",
     panel="Share",
-    needs={"--again --public-value --unverified --site": "--out"},
+    needs={"--again --public-value --unverified": "--out"},
 )
 def leaderboard(
     paths: Annotated[
@@ -152,9 +152,6 @@ def leaderboard(
     unverified: Annotated[
         bool, option("--unverified", None, "Also show runs without stream or outcomes; the page marks them.")
     ] = False,
-    site: Annotated[
-        Path | None, option("--site", "DIR", "Also a static site: tables, lite track, files to download.")
-    ] = None,
     plugins: Plugins = None,
 ) -> None:
     """Verify submissions and write a page of them.
@@ -170,8 +167,6 @@ def leaderboard(
         raise BadConfig(f"--out and --check are {'both' if check else 'not'} given.", "Expected one of them.")
     if out is not None:
         guarded_out(out, suffixes=(".md",))
-    if site is not None:
-        guarded_out(site, "leaderboard", option="--site")
     admit(plugins)
     paths = list(paths or ())
     if baselines:
@@ -185,15 +180,7 @@ def leaderboard(
         return
     verdicts = [verify(path, stream or (), again, public_value, elsewhere=unverified) for path in paths]
     write_text(out, board(verdicts, unverified))
-    document: dict[str, Any] = {"out": str(out)}
-    text = f"leaderboard: {out}"
-    if site is not None:
-        from driftline.eval.leaderboard.site import write_site
-
-        counts = write_site(paths, verdicts, stream or (), site)
-        document["site"] = {"folder": str(site), **counts}
-        text += f"\nsite: {site / 'index.html'}, {counts['tables']} tables of {counts['submissions']} submissions"
-    show(document, text)
+    show({"out": str(out)}, f"leaderboard: {out}")
 
 
 def _check(paths: Sequence[Path], streams: Sequence[Path]) -> None:

@@ -237,7 +237,7 @@ def encode(path: Place, *, encoder: Names, out: str | Path, device: str = "auto"
 def leaderboard(
     submission: str | Path | Sequence[str | Path] = (), *, out: str | Path | None = None, check: bool = False,
     stream: Sequence[str | Path] = (), baselines: bool = False, again: int | None = None,
-    public_value: str | None = None, unverified: bool = False, site: str | Path | None = None, plugin: Names = (),
+    public_value: str | None = None, unverified: bool = False, plugin: Names = (),
 ) -> Answer:  # fmt: skip
     """Verify submissions and write a page of them."""
     return _answered("leaderboard", locals())

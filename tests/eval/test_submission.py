@@ -445,9 +445,3 @@ def test_a_submission_names_its_contact(made: tuple[Path, Path], tmp_path: Path)
     for words in ("verify", path), ("leaderboard", path, "--out", tmp_path / "b.md"):
         found = handed(check, *words, "--stream", stream, *again)
         assert list(found.values())[:4] == [path, [stream], 3, "p"]
-
-
-def test_a_site_is_written_into_the_folder_that_is_named(made: tuple[Path, Path], tmp_path: Path) -> None:
-    words = ("leaderboard", made[1], "--unverified", "--again", 0, "--out", tmp_path / "b.md")
-    found = handed("driftline.eval.leaderboard.site.write_site", *words, "--site", tmp_path / "site")
-    assert [found["paths"], found["out"]] == [[made[1]], tmp_path / "site"]

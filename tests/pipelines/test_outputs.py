@@ -219,7 +219,7 @@ def place(folder: Path, holds: str) -> Path:
     files_of = {
         "stream": "s/stream.json", "draws": "s/seed-0/stream.json", "rows": "s/clear-iid/er-seed0/run.json",
         "run": "s/driftline.yaml", "release": "s/release.json", "report": "s/report.js", "audit": "s/audit.html",
-        "leaderboard": "s/lite.html", "age": "s/age.json", "model": "s/open_clip_config.json",
+        "age": "s/age.json", "model": "s/open_clip_config.json",
         "encoder": "s/pretrain.json", "reproduction": "s/table.json",
     }  # fmt: skip
     if holds == "link":
