@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from pathlib import Path
 
 import pyarrow as pa
@@ -54,13 +56,29 @@ class Shard:
     others: bool = False
     """whether `extra` may have another address, see `Source.lists_others`"""
     patience: float = math.inf
-    """seconds an answer: the rows of a slower host are left to a later turn, see `native.download`"""
+    """seconds an answer: the rows of a slower host become SLOW, see `native.download`"""
 
     def rows(self, columns: list[str] = COLUMNS) -> pa.Table:
         """Its rows of the table."""
         parts = [(path, path.stat()) for path, _, _ in self.pieces]
         tables = [_read(path, tuple(columns), facts.st_ino, facts.st_mtime_ns) for path, facts in parts]
         return pa.concat_tables([t.slice(first, n) for t, (_, first, n) in zip(tables, self.pieces, strict=True)])
+
+
+def manifest(parts: Sequence[Path], out: Path, settings: FetchSettings, store: Place | None = None) -> list[Shard]:
+    """The rows of all parts, one after another, cut into shards of `shard_size`."""
+    sizes = [pq.read_metadata(part).num_rows for part in parts]
+    starts = [0, *accumulate(sizes)]
+    shards = []
+    for number, low in enumerate(range(0, starts[-1], settings.shard_size)):
+        high = min(low + settings.shard_size, starts[-1])
+        pieces = tuple(
+            (part, max(low, start) - start, min(high, start + size) - max(low, start))
+            for part, start, size in zip(parts, starts, sizes, strict=False)
+            if start < high and start + size > low
+        )
+        shards.append(Shard(number, pieces, out, settings, store=store))
+    return shards
 
 
 @lru_cache(maxsize=2)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 TEMPORARY_REASONS = {"timeout", "connection_failed", "truncated_body", "http_408", "http_429", "http_5xx", "no_result"}
 # Reasons that say more of the network, or of a disk, than of the photo.
 NETWORK_REASONS = {"timeout", "connection_failed", "no_result", "file_unreadable"}
+# What a row is until the last pass, because its host is slow.
+SLOW = "slow_host"
 # Reasons that follow from the settings: under others the same answer may be an image.
 LIMIT_REASONS = {"too_few_bytes", "too_many_bytes", "too_many_pixels", "too_small", "too_long", "unsupported_format",
                  "needs_heic_extra", "needs_jxl_extra", "placeholder", "private_address"}  # fmt: skip

@@ -17,6 +17,7 @@ from driftline.curate.fetch.settings import FetchSettings
 from driftline.curate.images.shards import index_path, shard_path
 from driftline.curate.store.database import Place, open_store, remember_part
 from driftline.curate.store.photos import Asked, Outcome, images_of, keep_misses, keep_shard, outcomes
+from driftline.curate.store.upkeep import remove
 
 FORMAT = 4  # of a shard's index
 NOT_OF_A_PHOTO = {"shard_size", "stop_after"}  # settings that do not decide what a row becomes
@@ -69,6 +70,13 @@ def keep(
     if place is not None:
         with open_store(place.folder) as store:
             keep_shard(store, tar, tar_sha256, index, asked, taken)
+
+
+def forget(place: Place | None, tars: Sequence[str]) -> None:
+    """Remove tars (their SHA-256) whose images are in another one by now."""
+    if place is not None:
+        with open_store(place.folder) as store:
+            remove(store, [f"{digest}.tar" for digest in tars])
 
 
 def settle(place: Place, out: Path, number: int, part: pa.Table, rules: bytes, lasting: Collection[str]) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,16 +19,17 @@ from driftline.curate.core.errors import Unfinished
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.fetch.address_guard import mostly_private
-from driftline.curate.fetch.job import COLUMNS, Again, Shard
-from driftline.curate.fetch.outcome import NETWORK_REASONS
+from driftline.curate.fetch.job import COLUMNS, Again, Shard, manifest
+from driftline.curate.fetch.outcome import NETWORK_REASONS, SLOW
 from driftline.curate.fetch.reuse import rules_of, settle
 from driftline.curate.fetch.settings import FetchSettings
-from driftline.curate.fetch.shard import INDEX, counts_of, fetch_group, fetch_shard
-from driftline.curate.fetch.waiting import PATIENCE, WAITS, groups, remove_answers
+from driftline.curate.fetch.shard import INDEX, counts_of, fetch_shard
+from driftline.curate.fetch.slow_hosts import ask_last, clean
 from driftline.curate.images.shards import index_path, shard_path
 from driftline.curate.store.database import Place
 
 OUTAGE_SHARDS = 3  # full shards, one after another, that tell an outage before all rows were asked
+PATIENCE = 5.0  # seconds an answer: rows of slower hosts are asked for after all others
 WAVE = 4  # shards a worker between two checks whether there are enough images
 ROWS = 65_536  # rows of the joint index that are written at a time
 
@@ -66,7 +66,7 @@ def fetch(
         for wave in waves:
             if frontier.reached():
                 break
-            finished = [s for s in wave if index_path(out, s.number).exists() and s.again is None]
+            finished = [s for s in wave if s.again is None and _is_finished(index_path(out, s.number))]
             tick(sum(count for s in finished for _, _, count in s.pieces))
             todo = [s for s in wave if s not in finished]
             lost: Counter[str] = Counter()  # in a row of shards that an outage hit
@@ -77,34 +77,26 @@ def fetch(
                 if lost.total() >= OUTAGE_SHARDS * settings.shard_size:
                     raise outage(lost)
         counts = _close(shards, out, frontier, settings)
-    remove_answers(out)
+    clean(out)
     if store is not None and not NETWORK_REASONS.isdisjoint(counts):
         _settle(shards, store)
     return counts
 
 
+def _is_finished(index: Path) -> bool:
+    return index.exists() and SLOW not in counts_of(index)
+
+
 def _finished(todo: Sequence[Shard], executor: Executor) -> Iterator[tuple[Shard, Counter[str]]]:
-    """Yield (shard, rows by reason) as shards are finished: what waits for slow hosts comes after everybody else."""
-    tasks = [replace(shard, patience=PATIENCE[0]) for shard in todo]
-    done: Iterator[tuple[Shard, Counter[str]]]
-    done = ((tasks[i], counts) for i, counts in executor.run_tasks(fetch_shard, tasks))
-    for patience in (*PATIENCE[1:], None):
-        left: dict[int, Shard] = {}
-        waits: dict[int, int] = {}
-        for shard, counts in done:
-            if WAITS in counts:
-                left[shard.number], waits[shard.number] = shard, counts[WAITS]
-            else:
-                yield shard, counts
-        if not left or patience is None:
-            return
-        parts = groups([replace(shard, patience=patience) for _, shard in sorted(left.items())], waits)
-        done = _of_groups(parts, executor)
-
-
-def _of_groups(parts: Sequence[Sequence[Shard]], executor: Executor) -> Iterator[tuple[Shard, Counter[str]]]:
-    for i, counts in executor.run_tasks(fetch_group, parts):
-        yield from zip(parts[i], counts, strict=True)
+    """Yield (shard, rows by reason) as shards are finished: those with rows of slow hosts after all others."""
+    tasks = [replace(shard, patience=PATIENCE) for shard in todo]
+    left = []
+    for i, counts in executor.run_tasks(fetch_shard, tasks):
+        if SLOW in counts:
+            left.append(todo[i])
+        else:
+            yield todo[i], counts
+    yield from ask_last(sorted(left, key=lambda shard: shard.number), executor)
 
 
 def _settle(shards: Sequence[Shard], store: Place) -> None:
@@ -167,22 +159,6 @@ def _of_one_worker(settings: FetchSettings, parts: Sequence[Path], workers: int)
     return settings.model_copy(update={"private_addresses": private, "rate": rate})
 
 
-def manifest(parts: Sequence[Path], out: Path, settings: FetchSettings, store: Place | None = None) -> list[Shard]:
-    """The rows of all parts, one after another, cut into shards of `shard_size`."""
-    sizes = [pq.read_metadata(part).num_rows for part in parts]
-    starts = [0, *accumulate(sizes)]
-    shards = []
-    for number, low in enumerate(range(0, starts[-1], settings.shard_size)):
-        high = min(low + settings.shard_size, starts[-1])
-        pieces = tuple(
-            (part, max(low, start) - start, min(high, start + size) - max(low, start))
-            for part, start, size in zip(parts, starts, sizes, strict=False)
-            if start < high and start + size > low
-        )
-        shards.append(Shard(number, pieces, out, settings, store=store))
-    return shards
-
-
 class _Frontier:
     """The finished shards before the first unfinished one, and the position of the last wanted image in them."""
 
@@ -195,6 +171,8 @@ class _Frontier:
         """Whether there are enough images; reads newly finished shards only."""
         while self.wanted is not None and self.cut is None and index_path(self.out, self.shard).exists():
             faults = pq.read_table(index_path(self.out, self.shard), columns=["fault"])["fault"].to_pylist()
+            if SLOW in faults:
+                break
             for position, fault in enumerate(faults):
                 self.images += fault is None
                 if self.images == self.wanted:

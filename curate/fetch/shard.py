@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,19 +18,19 @@ import pyarrow.parquet as pq
 from driftline.curate.core.atomic_io import NO_ROOM, no_room, sha256_bytes, write_parquet
 from driftline.curate.core.outside.image_kinds import kind_of
 from driftline.curate.core.parsing import rows_of
-from driftline.curate.fetch.asking import ask_all, take_up
+from driftline.curate.fetch.asking import ask_all
 from driftline.curate.fetch.job import Shard
 from driftline.curate.fetch.outcome import (
     GONE,
     LIMIT_REASONS,
     NETWORK_REASONS,
+    SLOW,
     SMALLER,
     Download,
 )
 from driftline.curate.fetch.reuse import keep, recall, remember, rules_of, shard_key
 from driftline.curate.fetch.settings import FetchSettings, mirror_url
 from driftline.curate.fetch.spool import Spool
-from driftline.curate.fetch.waiting import WAITS, Answers, answers_path
 from driftline.curate.images.changes import NONE, joined
 from driftline.curate.images.checks import ImageCheck, check_image, shown_as
 from driftline.curate.images.local_files import read_local
@@ -60,12 +60,11 @@ INDEX = pa.schema(
 BROKEN = {"empty_body", "not_an_image", "broken_image", "unsupported_format", "needs_heic_extra", "needs_jxl_extra",
           "too_few_bytes", "not_rgb"}  # fmt: skip
 # The owner or the settings decided, not the state of one address: mirrors are not used.
-FINAL = {"opted_out", "too_many_bytes", "private_address", "malformed_url"}
+FINAL = {"opted_out", "too_many_bytes", "private_address", "malformed_url", SLOW}
 
 
 def fetch_shard(shard: Shard) -> Counter[str]:
-    """Fetch, check and write one shard, unless it exists; returns rows by reason ("": kept), or, for a shard that waits
-    for a slow host, the number of these rows as WAITS.
+    """Fetch, check and write one shard, unless it exists; returns rows by reason ("": kept).
 
     Raises DriftlineError if the disk is full; no partial file remains.
     """
@@ -84,14 +83,9 @@ def fetch_shard(shard: Shard) -> Counter[str]:
             most = shard.settings.max_bytes
             read_local(todo, most, lambda row, data, fault, detail: spool.keep(row, Download(data, fault, detail)))
             urls = _from_store(shard, todo, rules, spool)
-            answers = Answers(answers_path(shard.out, shard.number), key)
-            _remote(urls, shard, spool, answers)
-            if spool.waits:
-                answers.begin(key)
-                return Counter({WAITS: spool.store(answers)})
+            _remote(urls, shard, spool)
             _without_outages(urls, spool)
             _finish(shard, part, spool, urls, rules)
-            answers.path.unlink(missing_ok=True)
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise
@@ -99,12 +93,6 @@ def fetch_shard(shard: Shard) -> Counter[str]:
         finally:
             spool.close()
     return counts_of(index)
-
-
-def fetch_group(shards: Sequence[Shard]) -> list[Counter[str]]:
-    """Ask for what these shards wait for, then finish each, see `fetch_shard`."""
-    take_up(shards)
-    return [fetch_shard(shard) for shard in shards]
 
 
 def counts_of(index: Path) -> Counter[str]:
@@ -187,45 +175,46 @@ def _from_store(shard: Shard, part: pa.Table, rules: bytes, spool: Spool) -> dic
 
 def _without_outages(urls: dict[int, str], spool: Spool) -> None:
     """Give misses that were asked again, and that nobody answered, their reason back: an outage says nothing of them.
-    They leave `urls`, because nothing new is known of them."""
+    They leave `urls`, because nothing new is known of them. What is SLOW keeps its reason for the last pass."""
     for row, miss in spool.misses.items():
-        lost = row in spool.failures and spool.failures[row].fault in NETWORK_REASONS
-        if lost and miss.fault not in NETWORK_REASONS:
-            spool.failures[row] = miss
-            urls.pop(row, None)
+        fault = spool.failures[row].fault if row in spool.failures else None
+        if miss.fault in NETWORK_REASONS or fault not in NETWORK_REASONS | {SLOW}:
+            continue
+        urls.pop(row, None)
+        spool.failures[row] = Download(None, SLOW, json.dumps([miss.fault, miss.detail])) if fault == SLOW else miss
 
 
-def _remote(urls: dict[int, str], shard: Shard, spool: Spool, answers: Answers) -> None:
-    """Ask the rows' own addresses, then others of those that gave no image; ends where one has to wait."""
+def _remote(urls: dict[int, str], shard: Shard, spool: Spool) -> None:
+    """Ask the rows' own addresses, then others of those that gave no image."""
     settings = shard.settings
-    _rounds(urls, shard, spool, answers)
-    if shard.others and not spool.waits:
+    _rounds(urls, shard, spool)
+    if shard.others:
         refused = ((row, _refusal(row, settings, spool)) for row in urls)
         gone = {row: failure for row, failure in refused if failure is not None and failure.fault in GONE}
         extras = rows_of(shard.rows(["row", "extra"]), "row", "extra") if gone else ()
         others = {row: json.loads(extra) for row, extra in extras if row in gone and "other_url" in (extra or "")}
         addresses = {row: other["other_url"] for row, other in others.items()}
-        for row in _instead(addresses, gone, SMALLER, shard, spool, answers):
+        for row in _instead(addresses, gone, SMALLER, shard, spool):
             spool.sizes[row] = others[row]["other_size"]
-    if settings.mirror is not None and not spool.waits:
+    if settings.mirror is not None:
         failures = ((row, _failure(row, settings, spool)) for row in urls)
         dead = {row: failure for row, failure in failures if failure is not None and failure.fault not in FINAL}
-        _instead({row: mirror_url(settings.mirror, urls[row]) for row in dead}, dead, "mirror", shard, spool, answers)
+        _instead({row: mirror_url(settings.mirror, urls[row]) for row in dead}, dead, "mirror", shard, spool)
 
 
 def _instead(
-    addresses: dict[int, str], failures: dict[int, Download], name: str, shard: Shard, spool: Spool, answers: Answers
+    addresses: dict[int, str], failures: dict[int, Download], name: str, shard: Shard, spool: Spool
 ) -> list[int]:
     """Ask other addresses of rows whose own gave no image; returns the rows that have one now. failures: of their own
     addresses. name: of the others, for people."""
-    _rounds(addresses, shard, spool, answers)
+    _rounds(addresses, shard, spool)
     rescued = []
     for row in addresses:
         first, second = failures[row], _failure(row, shard.settings, spool)
         if second is None:
             spool.notes[row] = f"from the {name}; {first.fault} at its own address"
             rescued.append(row)
-        else:  # the reason is that of its own address
+        elif second.fault != SLOW:  # the reason is that of its own address
             detail = f"{first.detail or first.fault}; {name}: {second.detail or second.fault}"
             spool.failures[row] = Download(None, first.fault, detail)
     return rescued
@@ -249,16 +238,8 @@ def _failure(row: int, settings: FetchSettings, spool: Spool) -> Download | None
     return Download(None, check.reason, check.detail) if check.reason in BROKEN else None
 
 
-def _rounds(urls: dict[int, str], shard: Shard, spool: Spool, answers: Answers) -> None:
-    """Ask every address that did not answer in an earlier turn."""
-    left = {}
-    for row, url in urls.items():
-        if (answer := answers.get(row, url)) is None:
-            left[row] = url
-        else:
-            spool.keep(row, answer)
-    waits = ask_all(left, shard, spool.failures, lambda row, outcome: spool.keep(row, outcome, left[row]))
-    spool.waits |= {(row, left[row]) for row in asyncio.run(waits)}
+def _rounds(urls: dict[int, str], shard: Shard, spool: Spool) -> None:
+    asyncio.run(ask_all(urls, shard, spool.failures, spool.keep))
 
 
 def _finish(shard: Shard, part: pa.Table, spool: Spool, urls: dict[int, str], rules: bytes) -> None:
@@ -295,7 +276,6 @@ def _finish(shard: Shard, part: pa.Table, spool: Spool, urls: dict[int, str], ru
 
     tar, digest = shard_path(shard.out, shard.number), hashlib.sha256()
     write_tar(tar, members(), digest)
-    index = pa.Table.from_pylist(records, schema=INDEX)
     asked = [
         Asked(
             urls[r["row"]], rules, r.get("sha256"), r["fault"], detail=r["detail"],
@@ -303,12 +283,22 @@ def _finish(shard: Shard, part: pa.Table, spool: Spool, urls: dict[int, str], ru
             source_sha256=r.get("source_sha256"), changes=r.get("changes") or NONE,
         )
         for r in records
-        if r["row"] in urls and r["fault"] not in NETWORK_REASONS
+        if r["row"] in urls and r["fault"] not in NETWORK_REASONS | {SLOW}
     ]  # fmt: skip
-    keep(shard.store, tar, digest.hexdigest(), index, asked, taken)
+    close(shard, part, digest.hexdigest(), records, asked, taken)
+
+
+def close(
+    shard: Shard, part: pa.Table, digest: str, records: list[dict[str, Any]], asked: Sequence[Asked] = (),
+    taken: Mapping[str, int] | None = None,
+) -> None:  # fmt: skip
+    """Write the index of a shard whose tar is complete; the store takes both. part: its rows. digest: of the tar."""
+    index = pa.Table.from_pylist(records, schema=INDEX)
+    keep(shard.store, shard_path(shard.out, shard.number), digest, index, asked, taken or {})
     write_parquet(index_path(shard.out, shard.number), index)
-    if NETWORK_REASONS.isdisjoint(index["fault"].to_pylist()):
-        remember(shard.store, shard_key(shard.number, part, rules), shard.out, shard.number, digest.hexdigest())
+    if {*NETWORK_REASONS, SLOW}.isdisjoint(index["fault"].to_pylist()):
+        key = shard_key(shard.number, part, rules_of(shard.settings, shard.others))
+        remember(shard.store, key, shard.out, shard.number, digest)
 
 
 def _check(data: bytes, digest: str, limits: FetchSettings, earlier: Outcome | None) -> ImageCheck:

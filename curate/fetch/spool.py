@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from driftline.curate.core.atomic_io import NO_ROOM, no_room
-from driftline.curate.fetch.outcome import TEMPORARY_REASONS, Download
-from driftline.curate.fetch.waiting import Address, Answers
+from driftline.curate.fetch.outcome import Download
 from driftline.curate.metadata.column_mapping import printable
 from driftline.curate.store.photos import Outcome
 
@@ -31,17 +30,12 @@ class Spool:
         self.misses: dict[int, Download] = {}  # row → its last answer, if it is asked again
         self.validators: dict[int, str | None] = {}  # row → validator of the answer, for rows that were asked
 
-        self.answers: dict[Address, tuple[Download, tuple[int, int] | None]] = {}  # of servers, with their places
-        self.waits: set[Address] = set()  # what is not asked for in this turn, because its host is slow
-
-    def keep(self, row: int, outcome: Download, url: str | None = None) -> None:
-        """Take the outcome of a row; a later one replaces it. url: the address that was asked for it."""
+    def keep(self, row: int, outcome: Download) -> None:
+        """Take the outcome of a row; a later one replaces it."""
         self.validators[row] = outcome.validator
         if outcome.data is None:
             # what a server wrote need not be text
             self.failures[row] = replace(outcome, detail=outcome.detail and printable(outcome.detail))
-            if url is not None:
-                self.answers[row, url] = self.failures[row], None
             return
         self.failures.pop(row, None)
         self._places[row] = (self._file.seek(0, 2), len(outcome.data))
@@ -52,29 +46,14 @@ class Spool:
             if error.errno in NO_ROOM:
                 raise no_room(error, self._folder / "(images of a shard)", self._places[row][0]) from None
             raise
-        if url is not None:
-            self.answers[row, url] = replace(outcome, data=None), self._places[row]
 
     def data(self, row: int) -> bytes | None:
         """The bytes of a row, or None."""
-        return self._read(self._places[row]) if row in self._places else None
-
-    def _read(self, place: tuple[int, int]) -> bytes:
-        start, size = place
+        if row not in self._places:
+            return None
+        start, size = self._places[row]
         self._file.seek(start)
         return self._file.read(size)
-
-    def store(self, answers: Answers) -> int:
-        """Move the answers to a file, where they wait for the rest; returns the number of addresses that wait."""
-        waits = set(self.waits)
-        for address, (outcome, place) in self.answers.items():
-            if outcome.fault in TEMPORARY_REASONS:
-                waits.add(address)
-            else:
-                answers.add(address, outcome if place is None else replace(outcome, data=self._read(place)))
-        for address in sorted(waits - answers.waits.keys()):
-            answers.add(address, None)
-        return len(answers.waits)
 
     def close(self) -> None:
         """Delete the file."""

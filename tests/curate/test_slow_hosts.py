@@ -17,15 +17,16 @@ import pyarrow.parquet as pq
 import pytest
 from support.faults import FaultServer
 
+from driftline.curate.core.atomic_io import sha256_file
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.fetch import native, run
 from driftline.curate.fetch.outcome import Download
 from driftline.curate.fetch.settings import FetchSettings
-from driftline.curate.fetch.waiting import Answers, answers_path
 from driftline.curate.images.shards import index_path
+from driftline.curate.store.database import Place
 
-TURNS = (0.3, 0.6, math.inf)
+PATIENCE = 0.3
 FIRST_SLOW = 1000  # /good/N of the slow host from this N on
 ROWS, SHARD = 24, 4
 KILLED = """
@@ -35,11 +36,10 @@ from driftline.curate.core.run_log import RunLog
 from driftline.curate.fetch import run
 if __name__ == "__main__":
     part, out, rules = sys.argv[1:]
-    run.PATIENCE = (0.3, 0.6, float("inf"))
+    run.PATIENCE = 0.3
     settings = run.FetchSettings.model_validate_json(rules)
     run.fetch([Path(part)], Path(out), settings, RunLog(quiet=True))
 """
-BODY = b"a picture"
 QUIET = RunLog(quiet=True)
 SETTINGS = FetchSettings(
     shard_size=SHARD, retries=1, outage=1, backoff=0, timeout=60, deadline=100, private_addresses="allow", threads=3,
@@ -91,7 +91,7 @@ def twin(server: FaultServer, parts: list[Path], out: Path) -> Path:
 def test_other_photos_are_fetched_while_a_host_sleeps_and_the_bytes_are_those_without_sleep(
     where: str, server: FaultServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "PATIENCE", TURNS)
+    monkeypatch.setattr(run, "PATIENCE", PATIENCE)
     urls = addresses(server, (lambda i: i < 8) if where == "first shards" else lambda i: i % SHARD == 1)
     parts = part(tmp_path, urls)
     expected = twin(server, parts, tmp_path / "twin")
@@ -106,7 +106,8 @@ def test_other_photos_are_fetched_while_a_host_sleeps_and_the_bytes_are_those_wi
     monkeypatch.setattr(native, "_ask", counted)
     server.answered = FIRST_SLOW
     out, counts = tmp_path / "a", Counter[str]()
-    working = Thread(target=lambda: counts.update(run.fetch(parts, out, SETTINGS, QUIET)))
+    store = Place(tmp_path / "store")
+    working = Thread(target=lambda: counts.update(run.fetch(parts, out, SETTINGS, QUIET, store=store)))
     working.start()
     quick = {url for url in urls if "127.0.0.1" in url}
     wait_until(lambda: received.keys() == quick)
@@ -118,39 +119,33 @@ def test_other_photos_are_fetched_while_a_host_sleeps_and_the_bytes_are_those_wi
     assert counts == {"": ROWS}
     assert contents(out) == contents(expected)
     assert received == Counter(url for url in urls), "no photo is fetched twice"
+    stored = {path.stem for path in (store.folder / "files").glob("*.tar")}
+    assert stored == {sha256_file(path) for path in out.glob("*.tar")}, "no photo is stored twice"
 
 
-def test_after_a_kill_what_was_answered_is_not_asked_again(server, tmp_path, monkeypatch):
+def test_after_a_kill_no_finished_shard_is_asked_again(server, tmp_path, monkeypatch):
     parts = part(tmp_path, addresses(server, lambda i: i % SHARD == 1))
     expected = twin(server, parts, tmp_path / "twin")
     out = tmp_path / "a"
-    server.answered = FIRST_SLOW + 10  # three of the six slow ones
+    server.answered = FIRST_SLOW
     command = [sys.executable, "-c", KILLED, str(parts[0]), str(out), SETTINGS.model_dump_json()]
-
-    def answered(shard: int) -> bool:
-        row = SHARD * shard + 1
-        waiting = Answers(answers_path(out, shard), None)
-        url = f"http://localhost:{server.port}/good/{FIRST_SLOW + row}"
-        return waiting.get(row, url) is not None or index_path(out, shard).exists()
-
-    def waits(shard: int) -> bool:
-        return bool(Answers(answers_path(out, shard), None).waits)
-
     with subprocess.Popen(command) as process:
         try:
-            wait_until(lambda: all(map(answered, range(3))) and all(map(waits, range(3, ROWS // SHARD))))
+            wait_until(lambda: all(index_path(out, shard).exists() for shard in range(ROWS // SHARD)))
+            server.answered = FIRST_SLOW + 14  # four of the six slow ones
+            wait_until(lambda: index_path(out / "slow", 0).exists())
         finally:
             process.kill()
     server.asked.clear()
     server.answered = math.inf
-    monkeypatch.setattr(run, "PATIENCE", TURNS)
+    monkeypatch.setattr(run, "PATIENCE", PATIENCE)
     assert run.fetch(parts, out, SETTINGS, QUIET, Executor(workers=2)) == {"": ROWS}
     assert contents(out) == contents(expected)
-    assert server.asked == Counter(f"/good/{FIRST_SLOW + i}" for i in (13, 17, 21))
+    assert server.asked == Counter(f"/good/{FIRST_SLOW + i}" for i in (17, 21))
 
 
 def test_a_host_that_asks_to_wait_and_a_slow_mirror_hold_up_no_other_shard(server, tmp_path, monkeypatch):
-    monkeypatch.setattr(run, "PATIENCE", TURNS)
+    monkeypatch.setattr(run, "PATIENCE", PATIENCE)
     urls: list[str] = [f"{server.base}/404/1", f"{server.base}/good/2", f"{server.base}/good/3"]
     update = {"shard_size": 1, "retries": 0, "mirror": f"http://localhost:{server.port}/later/{{hash}}"}
     assert run.fetch(part(tmp_path, urls), tmp_path / "a", SETTINGS.model_copy(update=update), QUIET) == {
@@ -159,7 +154,6 @@ def test_a_host_that_asks_to_wait_and_a_slow_mirror_hold_up_no_other_shard(serve
     }
     finished = [index_path(tmp_path / "a", shard).stat().st_mtime_ns for shard in range(3)]
     assert finished[0] == max(finished)
-    assert server.asked["/404/1"] == 1
 
 
 def test_hosts_are_slow_in_comparison() -> None:
@@ -170,24 +164,3 @@ def test_hosts_are_slow_in_comparison() -> None:
     assert native._slow({"a": host(60, 2), "b": host(2000, 100)}, 5.0) == set(), "the cause is our own line"
     assert native._slow({"a": host(60, 2)}, 30.0) == set()
     assert native._slow({"a": native._Host(waited=6.0), "b": host(1, 10)}, 5.0) == {"a"}
-
-
-def test_each_beginning_of_the_answers_that_wait_is_valid(tmp_path: Path) -> None:
-    key, whole = b"key", tmp_path / "00000.waiting"
-    outcomes = {(0, "a"): Download(BODY), (1, "b"): Download(None, "http_404", "404 é"), (2, "c"): Download(b"")}
-    answers = Answers(whole, key)
-    answers.begin(key)
-    answers.add((3, "d"), None)
-    for address, outcome in outcomes.items():
-        answers.add(address, outcome)
-    data, cut = whole.read_bytes(), tmp_path / "cut"
-    for end in range(len(data) + 1):
-        cut.write_bytes(data[:end])
-        earlier = Answers(cut, key)
-        whole_ones = {address: answer for address in outcomes if (answer := earlier.get(*address))}
-        assert whole_ones == dict(list(outcomes.items())[: len(whole_ones)])
-    assert (whole_ones, list(earlier.waits)) == (outcomes, [(3, "d")])
-    assert Answers(whole, b"of other rows").get(0, "a") is None
-    start = data.index(BODY)
-    whole.write_bytes(data[:start] + bytes(len(BODY)) + data[start + len(BODY) :])
-    assert Answers(whole, key).get(0, "a") is None, "a power failure left zeros"

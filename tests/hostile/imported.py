@@ -17,8 +17,6 @@ from pyarrow import csv
 
 from driftline.curate.core.atomic_io import write_json
 from driftline.curate.core.errors import BadInput
-from driftline.curate.fetch.outcome import Download
-from driftline.curate.fetch.waiting import Answers
 from driftline.stream_builder.importers import IMPORTERS
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -105,7 +103,7 @@ def judges(folder: Path) -> None:
         json.dumps([labels, model]).encode()
 
 
-# --- the log of a model in service, lists of withdrawn photos, answers that wait ------------------------------------
+# --- the log of a model in service, lists of withdrawn photos ------------------------------------
 
 LOG = [{"time": f"2026-0{1 + i % 6}-03T10:00:0{i % 10}Z", "id": f"p{i}", "version": f"v{i % 2}",
         "prediction": "cat" if i % 3 else "dog", "score": i / 100, "label": "cat"} for i in range(40)]  # fmt: skip
@@ -141,28 +139,6 @@ def withdrawn(folder: Path) -> None:
 
     withdrawn_ids(folder / "withdrawn.csv")
     listed(["p1"], [(salt, digest) for salt, digest, _ in listed_withdrawals(folder)])
-
-
-def answers_that_wait(folder: Path) -> None:
-    from driftline.curate.fetch.waiting import add_slow
-
-    waiting = Answers(folder / "00000.waiting", b"key")
-    waiting.begin(b"key")
-    waiting.add((0, "http://a/0"), Download(b"body\n" * 9, validator="v"))
-    waiting.add((1, "http://a/1"), Download(None, "http_404", "gone", 0.0, None))
-    waiting.add((2, "http://a/2"), None)
-    add_slow(folder, 5.0, ["b"])
-
-
-@reader(answers_that_wait)
-def waiting(folder: Path) -> None:
-    from driftline.curate.fetch.waiting import slow_hosts
-
-    slow_hosts(folder, 5.0)
-    answers = Answers(folder / "00000.waiting", b"key")
-    for row in range(3):
-        answer = answers.get(row, f"http://a/{row}")
-        assert answer is None or answer.data in (None, b"body\n" * 9)
 
 
 def pages(folder: Path) -> None:
