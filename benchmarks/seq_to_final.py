@@ -4,8 +4,8 @@
 
 One thread, same images, same run, CPU seconds, medians of three. An epoch with augmentation is compared with the loop
 for each network (in bfloat16 with the faster of it in float32 and under autocast), a whole method with the reference's
-way, which is counted in parts: its epoch (float32, four evaluation passes) against ours, fits that methods share, and
-updates that a race leaves out. Beside them, what the reference took itself, on another machine.
+way, which is counted in parts: its epoch (float32, four evaluation passes) against ours, and fits that
+methods share. Beside them, what the reference took itself, on another machine.
 """
 
 from __future__ import annotations
@@ -26,9 +26,7 @@ from driftline.curate.core.seeding import rng_for
 from driftline.eval.engine.deep import MEAN, STD
 from driftline.eval.engine.fused import has_half
 from driftline.eval.finetuning.fit import Fit, Hyper, Rule, scores_of
-from driftline.eval.finetuning.fit_cache import Store
 from driftline.eval.finetuning.samples import Samples
-from driftline.eval.finetuning.search import Book, Job, best_of, points
 from driftline.eval.nets import build
 from driftline.eval.run import evaluate
 from driftline.stream_builder.stream import Split, Step, Stream
@@ -142,22 +140,6 @@ def shared() -> float:
     return asked / (asked - found)
 
 
-def raced(n: int) -> float:
-    """Updates of a full grid for each of a race."""
-    x = torch.from_numpy(rng_for(2).normal(size=(n, 16)).astype(np.float32))
-    some = Samples(x, (x[:, 0] > 0).long() + 2 * (x[:, 1] > 0).long(), "features")
-
-    def job(hyper: Hyper) -> Job:
-        rule = Rule(epochs=50, patience=10**6)
-        make = lambda: Fit(build("linear", 4, (16,), rng_for(0)), [some], some, hyper, rule, 0)  # noqa: E731
-        return Job({"hyper": str(hyper)}, make, hyper)
-
-    books = {how: Book() for how in ("full", "raced")}
-    for how, book in books.items():
-        best_of([job(h) for h in points((1e-3, 1e-4), (1e-4, 1e-2), (0.0, 0.5))], Store(), how, book, "bench")
-    return books["full"].steps / books["raced"].steps
-
-
 def main() -> None:
     """Print the ratios."""
     parser = argparse.ArgumentParser()
@@ -200,9 +182,9 @@ def main() -> None:
     found["conv-1_reference_epoch_s"] = taken["reference"] * 4000 / given.images
     found["conv-1_our_epoch_s"] = taken["ours"] * 4000 / given.images
     found["part_epoch"] = taken["reference"] / taken["ours"]
-    found["part_shared_fits"], found["part_race"] = shared(), raced(len(train))
-    found["method"] = found["part_epoch"]  # a whole grid, no race, nothing shared
-    found["method_shared_and_raced"] = found["part_epoch"] * found["part_shared_fits"] * found["part_race"]
+    found["part_shared_fits"] = shared()
+    found["method"] = found["part_epoch"]  # a whole grid, nothing shared
+    found["method_shared"] = found["part_epoch"] * found["part_shared_fits"]
     found["against_the_references_own_epoch"] = REFERENCE_EPOCH / found["conv-1_our_epoch_s"]
     found["predictions_that_bfloat16_changes"] = changed(train)
     print(json.dumps({name: round(value, 3) for name, value in found.items()}, indent=1))

@@ -82,7 +82,7 @@ class Fitted:
 
 @dataclass
 class Fit:
-    """A fit that can pause after any epoch."""
+    """A fit, epoch after epoch."""
 
     net: Net
     """starts with its current weights and is changed; only trainable parts learn (see `net.only`)"""
@@ -118,8 +118,6 @@ class Fit:
     """the network's state at the best epoch"""
     best_epoch: int = 0
     """number of the best epoch"""
-    over: bool = False
-    """whether the fit has ended"""
 
     def __post_init__(self) -> None:
         self.rng = rng_for(self.seed, "fit")
@@ -144,14 +142,12 @@ class Fit:
             pulls.append(Pull(zeros, self.hyper.decay, l1=True))
         return pulls
 
-    def run(self, until: int | None = None) -> Fit:
-        """Run epochs up to `until`, or to the end. Raises Diverged if a loss is not finite."""
-        until = self.rule.epochs if until is None else min(until, self.rule.epochs)
-        while self.epoch < until and not self.over:
+    def run(self) -> Fit:
+        """Run all epochs. Raises Diverged if a loss is not finite."""
+        while self.epoch < self.rule.epochs and not stops(self.curve, self.rule):
             self._epoch()
             self.epoch += 1
             self._judge()
-        self.over = self.over or self.epoch >= self.rule.epochs
         return self
 
     def result(self) -> Fitted:
@@ -200,7 +196,6 @@ class Fit:
         if len(self.curve) == 1 or accuracy > self.curve[self.best_epoch]:
             self.best_epoch = len(self.curve) - 1
             self.best = {k: v.clone() for k, v in self.net.state_dict().items()}
-        self.over = self.over or stops(self.curve, self.rule)
 
 
 def _compile(net: Net) -> None:

@@ -14,20 +14,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from driftline.curate.core.atomic_io import check_format, read_object, write_bytes, write_json
-from driftline.curate.core.errors import BadInput, reason
+from driftline.curate.core.atomic_io import check_format, read_json, write_bytes, write_json
 from driftline.curate.core.system.calls import lock
 from driftline.eval.finetuning.fit import Fitted, Hyper
 
 FORMAT = 1
-FITTED = {
-    "accuracy": (int, float),
-    "best_epoch": int,
-    "curve": list,
-    "steps": int,
-    "hyper": dict,
-    "seconds": (int, float),
-}
+NUMBERS = ("accuracy", "best_epoch", "curve", "steps")
 WEIGHTS = "best.safetensors"
 
 
@@ -43,29 +35,20 @@ class Store:
     def get(self, key: str) -> Fitted | str | None:
         """A finished fit, without weights if `thin` deleted them; the error of one that diverged; None if it was not
         done yet. Raises BadInput for a fit of another version."""
-        if self.folder is None or key in self.in_memory:
+        if self.folder is None:
             return self.in_memory.get(key)
         place = self.place(key)
         if not (place / "fit.json").is_file():
             return None
-        about = read_object(place / "fit.json", {}, "Delete the folder.")
+        about = read_json(place / "fit.json")
         check_format(place / "fit.json", about.get("format"), FORMAT, "Delete the folder.")
         if "diverged" in about:
             return str(about["diverged"])
-        from safetensors import SafetensorError
         from safetensors.torch import load_file
 
-        about = read_object(place / "fit.json", FITTED, "Delete the folder.")
-        result = {name: about[name] for name in ("accuracy", "best_epoch", "curve", "steps")}
-        try:
-            thinned = about.get("thinned") and not (place / WEIGHTS).is_file()
-            state = {} if thinned else load_file(place / WEIGHTS)
-            hyper = Hyper(**about["hyper"])
-        except (SafetensorError, OSError, TypeError, ValueError) as error:
-            raise BadInput(
-                f"{place / WEIGHTS} has no weights of fit.json ({reason(error)}).", "", "Delete the folder."
-            ) from None
-        return Fitted(state, hyper=hyper, seconds=about["seconds"], **result)
+        state = load_file(place / WEIGHTS) if (place / WEIGHTS).is_file() else {}
+        result = {name: about[name] for name in (*NUMBERS, "seconds")}
+        return Fitted(state, hyper=Hyper(**about["hyper"]), **result)
 
     def put(self, key: str, fitted: Fitted | str, identity: dict[str, Any], seconds: float) -> None:
         """Store a finished fit, or the error of one that diverged."""
@@ -80,7 +63,7 @@ class Store:
             about["diverged"] = fitted
         else:
             write_bytes(place / WEIGHTS, save({k: v.contiguous().cpu() for k, v in fitted.state.items()}))
-            about |= {name: getattr(fitted, name) for name in ("accuracy", "best_epoch", "curve", "steps")}
+            about |= {name: getattr(fitted, name) for name in NUMBERS}
             about["hyper"] = asdict(fitted.hyper)
         write_json(place / "fit.json", about)
 
@@ -90,7 +73,6 @@ class Store:
         freed = 0
         for path in sorted(self.folder.glob("*/*/fit.json")) if self.folder else ():
             if (weights := path.with_name(WEIGHTS)).is_file():
-                write_json(path, read_object(path, {}, "Delete the folder.") | {"thinned": True})
                 freed += weights.stat().st_size
                 weights.unlink()
         return freed

@@ -1,4 +1,4 @@
-"""Selection of hyper-parameters on validation data: full grid, or a race in which the worse half stops early."""
+"""Selection of hyper-parameters on validation data: every point of the grid."""
 
 from __future__ import annotations
 
@@ -11,9 +11,6 @@ from driftline.curate.core.atomic_io import fingerprint
 from driftline.curate.core.errors import BadConfig, Diverged
 from driftline.eval.finetuning.fit import Fit, Fitted, Hyper
 from driftline.eval.finetuning.fit_cache import Store
-
-RACE = (0.1, 0.3)  # shares of the epochs after which the better half of the points continues
-SURVIVORS = 2  # at least: the accuracy of one point on 800 images has an error of 1.7 percentage points
 
 
 @dataclass(frozen=True)
@@ -51,19 +48,27 @@ class Book:
     """errors of points that diverged"""
 
 
-def best_of(jobs: Sequence[Job], store: Store, how: str, book: Book, stage: str) -> Fitted:
-    """The fit with the highest validation accuracy, the first of equals. how: "full" or "raced".
+def best_of(jobs: Sequence[Job], store: Store, book: Book, stage: str) -> Fitted:
+    """The fit with the highest validation accuracy, the first of equals.
 
     Points that diverge are dropped and recorded in the book. Raises Diverged if all do.
     """
-    done = _raced(jobs, store, book) if how == "raced" and len(jobs) > SURVIVORS else _full(jobs, store, book)
-    fitted = [(job, result) for job, result in zip(jobs, done, strict=True) if isinstance(result, Fitted)]
+    done: dict[int, Fitted | str] = {}
+    wait = False
+    while len(done) < len(jobs):  # points that another process works on come last
+        before = len(done)
+        for i, job in enumerate(jobs):
+            if i not in done and (result := fitted_or_found(job, store, book, wait)) is not None:
+                done[i], wait = result, False
+        wait = wait or len(done) == before
+    results = [done[i] for i in range(len(jobs))]
+    fitted = [(job, result) for job, result in zip(jobs, results, strict=True) if isinstance(result, Fitted)]
     book.tried += len(jobs)
     book.steps += sum(result.steps for _, result in fitted)
     book.seconds += sum(result.seconds for _, result in fitted)
-    book.dropped += [f"{stage}: {result}" for result in done if isinstance(result, str)]
+    book.dropped += [f"{stage}: {result}" for result in results if isinstance(result, str)]
     if not fitted:
-        problem = f"All {len(jobs)} points of the grid diverged in {stage}: {done[0]}"
+        problem = f"All {len(jobs)} points of the grid diverged in {stage}: {results[0]}"
         raise Diverged(problem, "", "Lower the learning rates, or use fidelity=clean, which normalises pixels.")
     job, best = max(fitted, key=lambda pair: pair[1].accuracy)
     if not best.state:
@@ -73,19 +78,6 @@ def best_of(jobs: Sequence[Job], store: Store, how: str, book: Book, stage: str)
     record = {"stage": stage, "fit": job.key, "accuracy": best.accuracy, "best_epoch": best.best_epoch}
     book.fits.append(record | {"epochs": len(best.curve) - 1, **asdict(best.hyper)})
     return best
-
-
-def _full(jobs: Sequence[Job], store: Store, book: Book) -> list[Fitted | str]:
-    """Every point to its end; points that another process works on come last."""
-    done: dict[int, Fitted | str] = {}
-    wait = False
-    while len(done) < len(jobs):
-        before = len(done)
-        for i, job in enumerate(jobs):
-            if i not in done and (result := fitted_or_found(job, store, book, wait)) is not None:
-                done[i], wait = result, False
-        wait = wait or len(done) == before
-    return [done[i] for i in range(len(jobs))]
 
 
 def fitted_or_found(
@@ -116,39 +108,6 @@ def fitted_or_found(
             result = str(error)
         store.put(key, result, dict(job.identity), time.process_time() - clock)
         return result
-
-
-def _raced(jobs: Sequence[Job], store: Store, book: Book) -> list[Fitted | str]:
-    """Successive halving: all points run a tenth of the epochs, the better half three tenths, the better half of those
-    to the end. The results of the others are those of the epoch in which they stopped [Jamieson & Talwalkar 2016]."""
-    race = fingerprint({"race": [job.key for job in jobs]})
-    keys = [fingerprint({"race": race, "point": i}) for i in range(len(jobs))]
-    with store.claim(race, wait=True):
-        reused = [store.get(key) for key in keys]
-        if all(result is not None for result in reused):
-            book.reused += len(reused)
-            return [result for result in reused if result is not None]
-        fits = {i: job.make() for i, job in enumerate(jobs)}
-        spent = [0.0] * len(jobs)
-
-        def end(i: int, share: float) -> None:
-            fitted = replace(fits.pop(i).result(), seconds=spent[i])
-            store.put(keys[i], fitted, dict(jobs[i].identity) | {"raced": share}, spent[i])
-
-        for share in (*RACE, 1.0):
-            for i, fit in list(fits.items()):
-                clock = time.process_time()
-                try:
-                    fit.run(max(1, round(share * fit.rule.epochs)))
-                except Diverged as error:
-                    store.put(keys[i], str(error), dict(jobs[i].identity), spent[i])
-                    del fits[i]
-                spent[i] += time.process_time() - clock
-            ranked = sorted(fits, key=lambda i: -max(fits[i].curve))
-            for i in ranked[0 if share == 1 else max(SURVIVORS, len(ranked) // 2) :]:
-                end(i, share)
-        results = [store.get(key) for key in keys]
-    return [result for result in results if result is not None]
 
 
 def points(

@@ -24,8 +24,6 @@ class Rules:
     """name of the network"""
     fidelity: str
     """clean or paper-code"""
-    search: str
-    """full or raced"""
     rule: Rule
     """settings of every fit"""
     grids: dict[str, list[Hyper]]
@@ -110,25 +108,13 @@ class Work:
         def job(hyper: Hyper) -> Job:
             def make() -> Fit:
                 pulls = (lambda copy: pulled[1](copy, hyper)) if pulled else (lambda copy: ())
-                rule, compiled = self.rules.rule, self.rules.compiled
-                return Fit(
-                    net.copy(),
-                    train,
-                    val,
-                    hyper,
-                    rule,
-                    self.seed,
-                    objective=objective,
-                    terms=terms or {},
-                    pulls_of=pulls,
-                    renews=renews,
-                    decays=decays,
-                    compiled=compiled,
-                )
+                how: Any = {"objective": objective, "terms": terms or {}, "pulls_of": pulls, "renews": renews}
+                how |= {"decays": decays, "compiled": self.rules.compiled}
+                return Fit(net.copy(), train, val, hyper, self.rules.rule, self.seed, **how)
 
             return Job(base | {"hyper": asdict(hyper)}, make, hyper)
 
-        fitted = best_of([job(h) for h in hypers], self.store, self.rules.search, self.book, stage)
+        fitted = best_of([job(h) for h in hypers], self.store, self.book, stage)
         best = net.copy()
         best.load_state_dict(fitted.state)
         best.fits = [*net.fits, self.book.fits[-1]["fit"]]

@@ -359,53 +359,42 @@ class TestSearch:
         wild, rule = Hyper(lr=1e30), Rule(epochs=1, batch=10)
         broken = Job({"lr": "wild"}, lambda: Fit(net_of(), [data()], data(), wild, rule, 0), wild)
 
-        best = best_of([broken, *self.jobs()], Store(), "full", book, "here")
+        best = best_of([broken, *self.jobs()], Store(), book, "here")
 
         assert best.hyper.lr == 1e-2
         assert len(book.dropped) == 1
         assert "here: The loss is not finite" in book.dropped[0]
         with pytest.raises(Diverged, match="All 1 points of the grid diverged in there"):
-            best_of([broken], Store(), "full", book, "there")
-
-    def test_a_race_finds_the_grids_best_with_fewer_updates(self) -> None:
-        full, raced = Book(), Book()
-
-        best = best_of(self.jobs(), Store(), "full", full, "s")
-        quick = best_of(self.jobs(), Store(), "raced", raced, "s")
-
-        assert quick.hyper == best.hyper
-        assert quick.curve == best.curve
-        assert raced.steps < 0.7 * full.steps
+            best_of([broken], Store(), book, "there")
 
     def test_finished_fits_are_found_not_repeated(self, tmp_path: Path) -> None:
         book, again = Book(), Book()
-        first = best_of(self.jobs(), Store(tmp_path), "full", book, "s")
+        first = best_of(self.jobs(), Store(tmp_path), book, "s")
 
-        second = best_of(self.jobs(), Store(tmp_path), "full", again, "s")
+        second = best_of(self.jobs(), Store(tmp_path), again, "s")
 
         assert (book.reused, again.reused) == (0, 4)
         assert again.steps == book.steps  # what the method costs, whoever paid
         assert second.curve == first.curve
         assert all(torch.equal(second.state[k], first.state[k]) for k in first.state)
 
-    @pytest.mark.parametrize("how", ["full", "raced"])
-    def test_of_a_thinned_store_only_the_best_fit_is_done_again(self, how: str, tmp_path: Path) -> None:
-        first = best_of(self.jobs(), Store(tmp_path), how, Book(), "s")
+    def test_of_a_thinned_store_only_the_best_fit_is_done_again(self, tmp_path: Path) -> None:
+        first = best_of(self.jobs(), Store(tmp_path), Book(), "s")
         assert Store(tmp_path).thin() > 0
         assert not list(tmp_path.rglob("*.safetensors"))
         book = Book()
 
-        again = best_of(self.jobs(), Store(tmp_path), how, book, "s")
+        again = best_of(self.jobs(), Store(tmp_path), book, "s")
 
         assert book.reused == 4
         assert all(torch.equal(again.state[k], first.state[k]) for k in first.state)
         assert len(list(tmp_path.rglob("*.safetensors"))) == 1
 
     def test_a_changed_grid_repeats_only_what_is_new(self, tmp_path: Path) -> None:
-        best_of(self.jobs(), Store(tmp_path), "full", Book(), "s")
+        best_of(self.jobs(), Store(tmp_path), Book(), "s")
         book = Book()
 
-        best_of(self.jobs(lrs=(1e-2, 5e-3)), Store(tmp_path), "full", book, "s")
+        best_of(self.jobs(lrs=(1e-2, 5e-3)), Store(tmp_path), book, "s")
 
         assert (book.tried, book.reused) == (2, 1)
 
@@ -734,7 +723,6 @@ class TestBadInput:
         [
             {"budget": "large"},
             {"fidelity": "paper"},
-            {"search": "grid"},
             {"epochs": -1},
             {"val_share": 1},
             {"network": "vgg"},

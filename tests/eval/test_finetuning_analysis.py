@@ -292,7 +292,7 @@ class TestPublished:
     @pytest.mark.parametrize(
         "other",
         [
-            {"fidelity": "clean"}, {"budget": "small"}, {"search": "raced"}, {"epochs": 10}, {"lrs": "0.1"},
+            {"fidelity": "clean"}, {"budget": "small"}, {"epochs": 10}, {"lrs": "0.1"},
             {"val_share": 0.2}, {"precision": "bfloat16"}, {"final": "lowrank-add"},
         ],
     )  # fmt: skip

@@ -46,7 +46,7 @@ def images(n: int) -> Split:
 def task() -> Task:
     grid = points((1e-3,), (1e-4,), (0.5,))
     rule = Rule(epochs=1, batch=10, augment=("flip", "crop", "rotate"), normalise=True)
-    rules = Rules("conv-1", "clean", "full", rule, dict.fromkeys(("base", "side", "joint", "joint-side"), grid))
+    rules = Rules("conv-1", "clean", rule, dict.fromkeys(("base", "side", "joint", "joint-side"), grid))
     return Task(CLASSES, (SIDE, SIDE, 3), steps=3, rules=rules)
 
 

@@ -134,7 +134,7 @@ def test_rows_that_differ_in_nothing_that_is_recorded_have_two_labels() -> None:
 
 def test_no_row_vanishes_from_the_table_of_seq_to_final() -> None:
     """Two rates of one learner, and a learner that trains a network of its own."""
-    base = {"network": "conv-1", "fidelity": "clean", "budget": "small", "epochs": 10, "search": "full"}
+    base = {"network": "conv-1", "fidelity": "clean", "budget": "small", "epochs": 10}
     rows = [result("ft", {"final": v}, lr=lr, **base) for v, lr in ((0.61, 0.1), (0.52, 0.2))]
     rows.append(result("nearest-mean", {"final": 0.43}, **base) | {"rules": "own"})
     tables = [figure.picture.svg for figure in SeqToFinal.whole(document("seq-to-final", rows))]

@@ -457,23 +457,6 @@ def checkpoints(folder: Path) -> None:
         load_checkpoint(torch.nn.Linear(3, 2), folder / name)
 
 
-def fit(folder: Path) -> None:
-    import torch
-
-    from driftline.eval.finetuning.fit import Fitted, Hyper
-    from driftline.eval.finetuning.fit_cache import Store
-
-    fitted = Fitted(torch.nn.Linear(3, 2).state_dict(), 0.5, 1, [0.5], 3, Hyper(lr=0.1))
-    Store(folder).put("abc", fitted, {"network": "conv-1"}, 0.1)
-
-
-@reader(fit)
-def fits(folder: Path) -> None:
-    from driftline.eval.finetuning.fit_cache import Store
-
-    Store(folder).get("abc")
-
-
 def state(folder: Path) -> None:
     from collections import Counter
 

@@ -45,8 +45,6 @@ class SeqToFinal(Protocol):
     """at most; 0: those of the budget"""
     fits: Annotated[int, Field(ge=0)] = 0
     """of each clean method, divided among its stages, at least one for each; 0: those of the budget"""
-    search: Literal["full", "raced"] = "full"
-    """the whole grid, or successive halving"""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """of matrix products; auto: bfloat16 for images and fidelity clean if the processor multiplies it, else float32"""
     per_step: Annotated[bool, NO_EFFECT] = False
@@ -136,7 +134,7 @@ class SeqToFinal(Protocol):
             rule = replace(rule, patience=10, stop="best")
         rates, pulls = self.values("lrs", RATES, TINY), self.values("adjacents", ADJACENTS, 0.0)
         points = grids(self.budget, rates, pulls) if paper else ordered_grids(self.fits, rates, pulls)
-        return Rules(self.network, self.fidelity, self.search, rule, points, self.fits, compiled=self.compile)
+        return Rules(self.network, self.fidelity, rule, points, self.fits, compiled=self.compile)
 
     def task(self, stream: Stream) -> Task:
         """Classes, shape, steps, and the rules."""

@@ -16,7 +16,7 @@ from driftline.eval.experiment.learner_spec import spec_of
 
 ONE_LAYER = ("st-1", "sst-1", "jst-1")  # ConvNets' values stand under -B: means are over the other eight networks
 EXACT = {  # settings of the protocol that made the values
-    "fidelity": "paper-code", "budget": "paper", "search": "full", "epochs": 100, "precision": "float32",
+    "fidelity": "paper-code", "budget": "paper", "epochs": 100, "precision": "float32",
     "lrs": "", "adjacents": "", "val_share": 0.0, "fits": 0,
 }  # fmt: skip
 # Training samples of each step, for 2 to 8 steps [sections 5.1 and D; code].

@@ -19,7 +19,7 @@ from driftline.eval.scoring.ranking import distinct, labels, protocol_settings
 NEAR = 0.02  # as good as the best, or as the oracle [paper, table 2]
 FAR = 0.04  # ours and the paper's differ by more: marked
 ENDS = ("baseline", "oracle")
-NAMED = ("fidelity", "budget", "epochs", "search")  # settings in every table's caption
+NAMED = ("fidelity", "budget", "epochs")  # settings in every table's caption
 ORDER = (
     "baseline", "erm", "irm", "dro", "ft", "lp-ft", "i-ft", "d-ft", "st-1", "st-b", "sft", "sft-linear",
     "sft-exponential", "seq-ewc", "sst-1", "sst-b", "jm", "jst-1", "jst-b", "oracle",
@@ -216,8 +216,8 @@ def _names(cells: Cells) -> list[str]:
 
 
 def _text(settings: Mapping[str, Any]) -> str:
-    fidelity, budget, epochs, search = (settings[key] for key in NAMED)
-    return f"fidelity {fidelity}, budget {budget}, at most {epochs} epochs, {search} grid"
+    fidelity, budget, epochs = (settings[key] for key in NAMED)
+    return f"fidelity {fidelity}, budget {budget}, at most {epochs} epochs"
 
 
 def _numbers(found: set[int]) -> str:
