@@ -11,7 +11,7 @@ from driftline.eval.plotting.charts import Section
 from driftline.eval.reporting.markup import Cell, render, table
 from driftline.eval.reporting.text import interval
 from driftline.eval.rows import Run
-from driftline.eval.scoring.slices import AFTER, BEFORE, end_of, newer_tests, sides_of, slices
+from driftline.eval.scoring.slices import accuracy_before_and_after, end_of, newer_samples, newer_tests
 from driftline.eval.scoring.sums import Resampling
 from driftline.eval.scoring.timeline import record
 from driftline.stream_builder.stream import Stream
@@ -24,26 +24,20 @@ def seen_of(runs: Sequence[Run], stream: Stream | None, resampling: Resampling) 
     of a test is, and each learner's accuracy on both sides; None if the stream does not say."""
     if stream is None or "encoder_cutoff" not in stream.facts:
         return None
-    about = {key: str(stream.facts.get(f"encoder_{key}", "unknown")) for key in ("cutoff", "data", "source")}
+    about: dict[str, Any] = {
+        key: str(stream.facts.get(f"encoder_{key}", "unknown")) for key in ("cutoff", "data", "source")
+    }
     end = end_of(about["cutoff"])
     if end is None:
         return about | {"newer": [], "results": []}
-    dates, column = record(stream).get("dates", []), sides_of(stream, end)
-    sliced = None if column is None else slices(runs, column, stream, resampling=resampling)
-    results = []
-    if sliced is not None and len(sliced.names) > 1:
-        older, newer = (sliced.names.index(side) for side in (BEFORE, AFTER))
-        columns = ((sliced.accuracy, older), (sliced.accuracy, newer), (sliced.gap, older))
-        results = [
-            {name: band[k][at] for name, (band, at) in zip(SIDES, columns, strict=True)}
-            for k in range(len(sliced.gap.value))
-        ]
-    samples, tests = None, {}
-    if column is not None:
+    dates, newer = record(stream).get("dates", []), newer_samples(stream, end)
+    about |= {"newer": [date >= end for date in dates], "samples": None, "tests": {}, "results": []}
+    if newer is not None:
         times = [split.time for step in stream.steps if (split := step.splits.get("train")) is not None]
         samples = sum(int((np.asarray(time) < end).sum()) for time in times if time is not None)
-        tests = newer_tests(runs, column)
-    return about | {"newer": [date >= end for date in dates], "samples": samples, "tests": tests, "results": results}
+        about |= {"samples": samples, "tests": newer_tests(runs, newer)}
+        about["results"] = accuracy_before_and_after(runs, newer, stream, resampling)
+    return about
 
 
 def section(part: Mapping[str, Any]) -> Section:

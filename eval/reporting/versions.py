@@ -9,7 +9,7 @@ from typing import Any
 from driftline.eval.protocol import Document
 from driftline.eval.reporting.markup import render, table
 from driftline.eval.scoring.ranking import bound, labels, protocol_settings, uses_unlabelled
-from driftline.eval.scoring.versions import Version, shared, version_of
+from driftline.eval.scoring.versions import shared
 
 STABLE = ("stream", "published")  # other values of the setting `splits` draw from all buckets at once
 NOTE = (
@@ -21,20 +21,19 @@ NOTE = (
 
 def section(documents: Sequence[Document]) -> str:
     """HTML about every two documents of one protocol on two versions of a release; "" if there are none."""
-    versioned = [(d, version_of(d.get("release"))) for d in documents if d["results"]]
     parts = [
-        _pair(a, one, b, two)
-        for (a, one), (b, two) in combinations(versioned, 2)
-        if one is not None and two is not None and a["protocol"] == b["protocol"]
-        and one.name == two.name and one.version != two.version
+        _pair(a, b)
+        for a, b in combinations([d for d in documents if d["results"] and "release" in d], 2)
+        if a["protocol"] == b["protocol"] and a["release"]["name"] == b["release"]["name"]
+        and a["release"]["version"] != b["release"]["version"]
     ]  # fmt: skip
     return render("versions", NOTE, parts) if parts else ""
 
 
-def compared(a: Document, one: Version, b: Document, two: Version) -> list[dict[str, Any]]:
+def compared(a: Document, b: Document) -> list[dict[str, Any]]:
     """Learners with the same settings in both documents: `learner`, mean accuracy on the shared `cells` in `a` and
     `b`."""
-    common, rows = shared(one, two), []
+    common, rows = shared(a["release"], b["release"]), []
     others = {(name, _key(b, r)): r for name, r in zip(labels(b["results"]), b["results"], strict=True)}
     for name, result in zip(labels(a["results"]), a["results"], strict=True):
         other = others.get((name, _key(a, result)))
@@ -57,13 +56,14 @@ def _key(document: Document, result: Mapping[str, Any]) -> str:
     return repr(sorted(protocol_settings(document, dict(result)).items()))
 
 
-def _pair(a: Document, one: Version, b: Document, two: Version) -> tuple[str, str, str]:
+def _pair(a: Document, b: Document) -> tuple[str, str, str]:
     """Heading, sentences and the table, which may be ""."""
-    common, rows = shared(one, two), compared(a, one, b, two)
-    names = ", ".join(one.steps[i][0] for i in common.same) or "none"
+    one, two = a["release"], b["release"]
+    rows = compared(a, b)
+    names = ", ".join(one["buckets"][i]["name"] for i in shared(one, two).same) or "none"
     text = f"The same buckets: {names}."
     if not rows:
         text += " No score may be compared: no learner has a matrix with a shared cell, on the same seeds, in both."
     cells = [[row["learner"], row["cells"], f"{100 * row['a']:.1f}", f"{100 * row['b']:.1f}"] for row in rows]
-    shown = table(("learner", "cells", one.version, two.version), cells) if rows else ""
-    return f"{a['protocol']}: {one} and {two.version}", text, shown
+    shown = table(("learner", "cells", one["version"], two["version"]), cells) if rows else ""
+    return f"{a['protocol']}: {one['name']} {one['version']} and {two['version']}", text, shown

@@ -13,21 +13,7 @@ from typing import Any
 
 from driftline.stream_builder.stream import Stream
 
-KEYS = ("name", "train", "test")
-
-
-@dataclass(frozen=True)
-class Version:
-    """A version of a release, as a run's record names it."""
-
-    name: str
-    """of the release"""
-    version: str
-    steps: tuple[tuple[str, str, str, str], ...]
-    """name, hash of training, of tests and of unlabelled samples ("": none) of each step"""
-
-    def __str__(self) -> str:
-        return f"{self.name} {self.version}"
+Record = Mapping[str, Any]  # what `record` says
 
 
 @dataclass(frozen=True)
@@ -54,26 +40,12 @@ def record(stream: Stream) -> dict[str, Any] | None:
     return {"name": facts.get("release"), "version": facts.get("version"), "buckets": facts["buckets"]}
 
 
-def version_of(facts: Any) -> Version | None:
-    """A record's entry `release`; None if it is missing or damaged."""
-    if not isinstance(facts, Mapping) or not all(isinstance(facts.get(key), str) for key in ("name", "version")):
-        return None
-    steps = facts.get("buckets")
-    if not isinstance(steps, list) or not all(
-        isinstance(step, Mapping) and all(isinstance(step.get(key, ""), str) for key in (*KEYS, "unlabelled"))
-        and step.keys() >= set(KEYS)
-        for step in steps
-    ):  # fmt: skip
-        return None
-    entries = ((s["name"], s["train"], s["test"], s.get("unlabelled", "")) for s in steps)
-    return Version(facts["name"], facts["version"], tuple(entries))
-
-
-def shared(a: Version, b: Version) -> Shared:
+def shared(a: Record, b: Record) -> Shared:
     """What two versions have in common, step for step. A step is the same only as a whole, because some protocols train
     and test on all of it."""
-    common = min(len(a.steps), len(b.steps))
-    same = tuple(i for i in range(common) if a.steps[i][1:3] == b.steps[i][1:3])
-    learned = next((i for i in range(common) if i not in same), common)
-    pools = next((i for i in range(learned) if a.steps[i][3] != b.steps[i][3]), learned)
-    return Shared(same, learned, pools)
+    steps = list(zip(a["buckets"], b["buckets"], strict=False))
+    alike = [all(one[key] == other[key] for key in ("train", "test")) for one, other in steps]
+    same = tuple(i for i, is_same in enumerate(alike) if is_same)
+    learned = [*alike, False].index(False)
+    pools = [one.get("unlabelled") == other.get("unlabelled") for one, other in steps[:learned]]
+    return Shared(same, learned, [*pools, False].index(False))

@@ -47,7 +47,7 @@ from driftline.curate.validation.answers.rule_text import rule_text
 from driftline.curate.validation.answers.verdicts import verdict
 from driftline.curate.validation.settings import ValidationSettings
 from driftline.eval.reporting.versions import compared
-from driftline.eval.scoring.versions import shared, version_of
+from driftline.eval.scoring.versions import shared
 from driftline.pipelines.annotation.batches import open_batch
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.demo.draw import photo
@@ -526,15 +526,13 @@ class TestPools:
     def test_rows_of_self_training_are_not_compared_where_pools_differ(self, release: Release, tmp_path: Path) -> None:
         other = self.other(release, tmp_path / "other", lambda data: data + b"\0")
         streams = [from_release(r, "images:32") for r in (release, other)]
-        a, b = (version_of({"name": "x", "version": str(v), "buckets": s.facts["buckets"]})
-                for v, s in enumerate(streams))  # fmt: skip
-        assert a is not None
-        assert b is not None
+        a, b = ({"name": "x", "version": str(v), "buckets": s.facts["buckets"]} for v, s in enumerate(streams))
         common = shared(a, b)
         assert (common.learned, common.pools) == (2, 1)
         names = ("finetune", "self-training", "acme:Own")
         document: Any = {"protocol": "clear-iid", "results": [learned((2, 2)) | {"learner": n} for n in names]}
-        cells = {row["learner"]: row["cells"] for row in compared(document, a, document, b)}
+        both = compared(document | {"release": a}, document | {"release": b})
+        cells = {row["learner"]: row["cells"] for row in both}
         assert cells == {"finetune": 4, "self-training": 2, "acme:Own": 2}
 
     def test_features_of_labelled_images_are_not_affected(self, release: Release, tmp_path: Path) -> None:

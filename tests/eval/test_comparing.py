@@ -21,9 +21,7 @@ from driftline.eval.run import evaluate
 from driftline.eval.scoring.aggregate import summary
 from driftline.eval.scoring.comparing import Comparison, compare
 from driftline.eval.scoring.significance import holm
-from driftline.eval.scoring.slices import MOST, OTHER, UNKNOWN, column_of, slices
 from driftline.eval.scoring.sums import Resampling
-from driftline.stream_builder.stream import SPLITS
 
 Right = npt.NDArray[np.bool_]
 
@@ -272,47 +270,3 @@ def test_runs_of_two_protocols_are_refused() -> None:
     one, two = made(drawn({"a": 0.9, "b": 0.9}, 1, 10))
     with pytest.raises(BadConfig, match="2 protocols"):
         compare([one, Run({**two.about, "protocol": "clear-iid"}, two.rows)])
-
-
-class TestSlices:
-    def test_known_answers(self) -> None:
-        hits = np.array([[True] * 30 + [False] * 10 + [True] * 5 + [False] * 5])
-        column = np.array(["x"] * 40 + ["y"] * 10, object)
-        found = slices(made({"a": hits}), column)
-        assert found is not None
-        assert (found.names, found.n.tolist()) == (("x", "y"), [40, 10])
-        assert found.accuracy.value.tolist() == [[0.75, 0.5]]
-        assert found.gap.value.tolist() == [[0.25, -0.25]]
-        assert (found.accuracy.low < found.accuracy.value).all()
-
-    def test_intervals_are_binomial(self) -> None:
-        hits = np.random.default_rng(0).random((1, 3000)) < 0.8
-        column = np.repeat(["x", "y"], [2000, 1000]).astype(object)
-        found = slices(made({"a": hits}), column, resampling=Resampling(3000))
-        assert found is not None
-        half = (found.accuracy.high - found.accuracy.low)[0] / 2
-        expected = 1.96 * np.sqrt(found.accuracy.value[0] * (1 - found.accuracy.value[0]) / found.n)
-        assert np.allclose(half, expected, rtol=0.1)
-
-    def test_numbers_are_cut_into_ranges(self) -> None:
-        found = slices(made({"a": np.ones((1, 400), bool)}), np.arange(400.0).astype(object))
-        assert found is not None
-        assert found.n.tolist() == [100] * 4
-        assert all(" – " in name for name in found.names)
-
-    def test_what_is_not_known_and_what_is_rare(self) -> None:
-        column = np.array([None, *(f"user {i}" for i in range(99))], object)
-        found = slices(made({"a": np.ones((1, 100), bool)}), column)
-        assert found is not None
-        assert found.names[-1] == OTHER
-        assert found.names[0] == UNKNOWN, "of slices that are equally large the first by name"
-        assert found.n.tolist() == [*[1] * MOST, 100 - MOST]
-
-    def test_a_table_by_id(self) -> None:
-        stream, kept = drifting(), []
-        evaluate(stream, "clear-iid", ["nap"], keep_run=kept.append)
-        ids = [i for step in stream.steps for name in SPLITS if name in step.splits for i in step.splits[name].ids]
-        column = column_of(stream, {id_: id_.split("-")[0] for id_ in ids})
-        found = slices(kept, column, stream)
-        assert found is not None
-        assert sorted(found.names) == ["1", "2", "3"]  # next-domain: the first step is never decisive

@@ -13,7 +13,7 @@ from support.helpers import drifting
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.reporting.versions import compared, section
 from driftline.eval.run import evaluate
-from driftline.eval.scoring.versions import shared, version_of
+from driftline.eval.scoring.versions import shared
 from driftline.stream_builder.stream import Stream
 
 
@@ -34,7 +34,7 @@ def versioned(version: str, steps: int, other: int | None = None) -> Stream:
 def told(version: str, hashes: str) -> Any:
     """A version whose steps are the same where the letters are."""
     buckets = [{"name": str(i), "train": letter, "test": letter} for i, letter in enumerate(hashes)]
-    return version_of({"name": "photos", "version": version, "buckets": buckets})
+    return {"name": "photos", "version": version, "buckets": buckets}
 
 
 @pytest.mark.parametrize(
@@ -47,13 +47,6 @@ def test_what_two_versions_share(a: str, b: str, same: Any, learned: int) -> Non
     found = shared(told("1", a), told("2", b))
     assert (found.same, found.learned) == (same, learned)
     assert found.cells(unlabelled=False) == [(i, j) for i in range(learned) for j in same]
-
-
-@pytest.mark.parametrize(
-    "said", [None, 3, {}, {"name": "x", "version": "1", "buckets": [3]}, {"name": "x", "version": 1, "buckets": []}]
-)
-def test_a_damaged_record_is_no_version(said: Any) -> None:
-    assert version_of(said) is None
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +62,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_site_holds_two_versions_and_compares_what_they_share(runs: Path, tmp_path: Path) -> None:
     a, b = results_of([runs / "v1", runs / "v2"])
-    (row,) = compared(a, version_of(a["release"]), b, version_of(b["release"]))  # type: ignore[arg-type]
+    (row,) = compared(a, b)
     assert (row["learner"], row["cells"]) == ("nearest-mean", 9), "joint sees all buckets at once"
     assert row["a"] == row["b"] == np.mean(next(r for r in a["results"] if r["learner"] == "nearest-mean")["matrix"])
     text = write([a, b], tmp_path).read_text()
@@ -79,7 +72,7 @@ def test_a_site_holds_two_versions_and_compares_what_they_share(runs: Path, tmp_
 
 def test_only_cells_before_the_first_difference_are_compared(runs: Path) -> None:
     a, b = results_of([runs / "v1", runs / "v3"])
-    (row,) = compared(a, version_of(a["release"]), b, version_of(b["release"]))  # type: ignore[arg-type]
+    (row,) = compared(a, b)
     assert row["cells"] == 2
     matrix = next(r for r in a["results"] if r["learner"] == "nearest-mean")["matrix"]
     assert row["a"] == row["b"] == (matrix[0][0] + matrix[0][2]) / 2
