@@ -25,7 +25,7 @@ from driftline.curate.core.seeding import rng_for
 from driftline.curate.core.settings import keys_of
 from driftline.curate.export import EXPORTS
 from driftline.curate.sources import SOURCES
-from driftline.curate.validation.asking.platforms import PLATFORMS
+from driftline.curate.validation.asking import PLATFORMS
 from driftline.eval.learners import LEARNERS
 from driftline.eval.protocol import PROTOCOLS
 from driftline.pipelines.cli.app import app

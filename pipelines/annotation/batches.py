@@ -24,9 +24,9 @@ from driftline.curate.core.parsing import rows_of
 from driftline.curate.metadata.withdrawals import NAME, withdrawals
 from driftline.curate.store.answers import merged
 from driftline.curate.validation.answers.answers import of_people, read_answers, read_lines
+from driftline.curate.validation.asking import PLATFORMS
 from driftline.curate.validation.asking.batches import read_batch
 from driftline.curate.validation.asking.crowd import round_folder
-from driftline.curate.validation.asking.platforms import PLATFORMS
 from driftline.pipelines.annotation.answer_store import COLUMNS, AnswerStore, unstored
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import folder_of

@@ -22,7 +22,7 @@ KINDS: dict[str, tuple[str, str]] = {  # kind → (registry, where its names are
         "embed.encoder, release.features in driftline.yaml; eval --encoder",
     ),
     "stages": ("driftline.pipelines.stages:STAGES", "run --until, run --from"),
-    "platforms": ("driftline.curate.validation.asking.platforms:PLATFORMS", "batch --format"),
+    "platforms": ("driftline.curate.validation.asking:PLATFORMS", "batch --format"),
     "exports": ("driftline.curate.export:EXPORTS", "release --format"),
     "publishers": ("driftline.curate.publishing:PUBLISHERS", "release --to"),
     "recipes": ("driftline.curate.pretrain:RECIPES", "models train --recipe"),

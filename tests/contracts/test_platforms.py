@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from driftline.curate.retrieval.settings import Concept
-from driftline.curate.validation.asking.platforms import PLATFORMS
+from driftline.curate.validation.asking import PLATFORMS
 
 CONCEPTS = [Concept(name=name, prompts=(name,)) for name in ("bus", "car")]
 ADDRESSES = {f"item{n}": f"https://images.example/item{n}.jpg" for n in range(4)}

@@ -13,7 +13,7 @@ from support.label_studio import FOLDER
 from driftline.curate.core.errors import BadInput
 from driftline.curate.retrieval.settings import Concept
 from driftline.curate.validation.answers.answers import read_answers, read_lines
-from driftline.curate.validation.asking.platforms.label_studio import write
+from driftline.curate.validation.asking.platforms import label_studio
 
 CONCEPTS = [Concept(name="bus", prompts=("bus",), option='bus <"&>'), Concept(name="car", prompts=("car",))]
 BATCH: dict[str, Any] = {"batch": "b1", "items": {"i1": "p1", "i2": "p2"}, "concepts": ["bus", "car"], "workers": 1}
@@ -21,7 +21,7 @@ ADDRESSES = {"i1": "https://x.example/i1.jpg", "i2": "https://x.example/i2.jpg"}
 
 
 def written(folder: Path, **more: Any) -> list[dict[str, Any]]:
-    write(BATCH | more, ADDRESSES, CONCEPTS, folder)
+    label_studio(BATCH | more, ADDRESSES, CONCEPTS, folder)
     tasks: list[dict[str, Any]] = json.loads((folder / "tasks.json").read_text())
     return tasks
 

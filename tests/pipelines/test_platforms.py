@@ -62,12 +62,14 @@ def test_a_batch_goes_through_a_real_turkle_into_a_release(small: Context, tmp_p
     truth = truth_of(small)
     two = min(item for item, concept in truth.items() if concept == "bus")  # of this image, workers tick two boxes
     assert counts["turkle"] == {"images": len(truth), "answers": 2 * len(truth)}
-    calls = read_json(tmp_path / "out" / "turkle" / "calls.json")
+    template, rows = ((tmp_path / "out" / "turkle" / name).read_text() for name in ("template.html", "batch.csv"))
+    common = {"name": "ours", "assignments_per_task": 2, "login_required": True}
     site = tmp_path / "site"
     site.mkdir()
     with turkle(site, ["ann", "bob"]) as address, api(address) as admin:
-        project = admin.post("/projects/", json=calls["project"]).raise_for_status().json()["id"]
-        batch = admin.post("/batches/", json=calls["batch"] | {"project": project}).raise_for_status().json()["id"]
+        project = admin.post("/projects/", json=common | {"html_template": template}).raise_for_status().json()["id"]
+        uploaded = common | {"filename": "batch.csv", "csv_text": rows, "published": True, "project": project}
+        batch = admin.post("/batches/", json=uploaded).raise_for_status().json()["id"]
         for name in ("ann", "bob"):
             worker = Worker(address, name)
             while (task := worker.next_task(batch)) is not None:

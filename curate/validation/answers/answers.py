@@ -197,9 +197,9 @@ def _time(line: Mapping[str, str]) -> float | None:
 
 def _lines(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     if path.suffix == ".json":
-        from driftline.curate.validation.asking.platforms import label_studio
+        from driftline.curate.validation.asking.platforms import read_label_studio
 
-        yield from label_studio.read(path)
+        yield from read_label_studio(path)
         return
     expected = "Expected a results CSV of a driftline batch, with its Input.* columns."
     again = "Download the results of the batch again, unedited."

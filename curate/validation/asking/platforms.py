@@ -1,11 +1,11 @@
-"""Label Studio both ways: tasks with predictions out, the JSON of annotated tasks in.
+"""Platforms: a batch → the files that a marketplace or annotation tool takes.
 
-Out: `tasks.json` for its import, and `config.xml`, the labelling interface. In: the raw JSON export ("JSON", not
-"JSON-MIN"), as Label Studio's own converter reads it [labelstud.io/guide/task_format].
+A new platform is one function here and one line in `PLATFORMS` (`__init__.py`), or an entry point of another package.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,29 +15,92 @@ from driftline.curate.core.atomic_io import json_value, write_json, write_text
 from driftline.curate.core.errors import BadInput
 from driftline.curate.core.outside.documents import read_text
 from driftline.curate.retrieval.settings import Concept
-from driftline.curate.validation.asking.batches import NONE
+from driftline.curate.validation.asking.batches import COLUMNS, NONE, marketplace_csv, question_html
 
 WAY_OUT = "Export the project of this batch again, in the format JSON."
+CLOSED = (
+    "Amazon Mechanical Turk closed on 30 September 2026 (mturk.com/pricing, read 7 October 2026). These files are for "
+    "compatible services and archives; for paid workers: driftline batch --format prolific.\n"
+)
 
 
-def write(
+def mturk(
     batch: Mapping[str, Any], addresses: Mapping[str, str], concepts: Sequence[Concept], out: Path
 ) -> dict[str, int]:
-    """Write `tasks.json` and `config.xml`. The answers of judges (`batch["opinions"]`, if given) are predictions."""
+    """MTurk's requester pages: the files of `turkle`, and `README.txt`, which says that the service is closed.
+
+    Compatible services and the archives of laboratories use this format.
+    """
+    write_text(out / "README.txt", CLOSED)
+    return requester_files(batch, addresses, concepts, out)
+
+
+def requester_files(
+    batch: Mapping[str, Any], addresses: Mapping[str, str], concepts: Sequence[Concept], out: Path
+) -> dict[str, int]:
+    """Turkle, a self-hosted clone of MTurk: a CSV with one row an image, and the HTML template of the question."""
+    rows = [(batch["batch"], item, url) for item, url in addresses.items()]
+    write_text(out / "batch.csv", marketplace_csv(COLUMNS, rows))
+    write_text(out / "template.html", question_html(concepts))
+    return {"images": len(addresses), "answers": len(addresses) * batch["workers"]}
+
+
+def prolific(
+    batch: Mapping[str, Any], addresses: Mapping[str, str], concepts: Sequence[Concept], out: Path
+) -> dict[str, int]:
+    """Prolific's task builder: `dataset.csv`, the same rows as `dataset.jsonl`, and the question, `instructions.json`.
+
+    Participants see every column, so there are only two: the image, and the batch and item to which the answers belong.
+    """
+    rows = [(f"{batch['batch']}:{item}", url) for item, url in addresses.items()]
+    write_text(out / "dataset.csv", marketplace_csv(("item", "image_url"), rows))
+    lines = [json.dumps({"item": item, "image_url": url}, ensure_ascii=False) for item, url in rows]
+    write_text(out / "dataset.jsonl", "".join(line + "\n" for line in lines))
+    options = [{"label": c.option, "value": c.name} for c in concepts] + [{"label": "None of the above", "value": NONE}]
+    sensitive = [{"label": "Yes", "value": "yes"}, {"label": "No", "value": "no"}]
+    write_json(
+        out / "instructions.json",
+        [
+            {
+                "name": "labels",
+                "type": "multiple_choice",
+                "description": "Select one or more elements in this image; “None of the above” stands alone.",
+                "options": options,
+                "answer_limit": len(options),
+            },
+            {
+                "name": "sensitive",
+                "type": "multiple_choice",
+                "description": "Does this image contain sensitive content (pornography, abuse, hate speech, …)?",
+                "options": sensitive,
+                "answer_limit": 1,
+            },
+        ],
+    )
+    return {"images": len(rows), "answers": len(rows) * batch["workers"]}
+
+
+def label_studio(
+    batch: Mapping[str, Any], addresses: Mapping[str, str], concepts: Sequence[Concept], out: Path
+) -> dict[str, int]:
+    """Label Studio: `tasks.json` for its import, and `config.xml`, the labelling interface.
+
+    The answers of judges (`batch["opinions"]`, if given) are predictions.
+    """
     opinions: Mapping[str, Sequence[Mapping[str, Any]]] = batch.get("opinions") or {}
     tasks = [
         {
             "data": {"image": url, "batch": batch["batch"], "item": item},
-            "predictions": [prediction(one) for one in opinions.get(item, ())],
+            "predictions": [_prediction(one) for one in opinions.get(item, ())],
         }
         for item, url in addresses.items()
     ]
     write_json(out / "tasks.json", tasks)
-    write_text(out / "config.xml", interface(concepts))
+    write_text(out / "config.xml", _interface(concepts))
     return {"images": len(tasks), "answers": len(tasks) * batch["workers"]}
 
 
-def interface(concepts: Sequence[Concept]) -> str:
+def _interface(concepts: Sequence[Concept]) -> str:
     """The labelling interface: the same two questions as on the question page."""
     options = [(c.option or c.name, c.name) for c in concepts] + [("None of the above", NONE)]
     choices = "".join(f"<Choice value={quoteattr(text)} alias={quoteattr(name)}/>\n    " for text, name in options)
@@ -51,7 +114,7 @@ def interface(concepts: Sequence[Concept]) -> str:
     )
 
 
-def prediction(opinion: Mapping[str, Any]) -> dict[str, Any]:
+def _prediction(opinion: Mapping[str, Any]) -> dict[str, Any]:
     """A judge's row of ANSWERS as a prediction for the labelling interface."""
     answers = {"labels": list(opinion["labels"]), "sensitive": ["yes" if opinion["sensitive"] else "no"]}
     result = [
@@ -61,8 +124,9 @@ def prediction(opinion: Mapping[str, Any]) -> dict[str, Any]:
     return {"model_version": opinion["worker"], "result": result}
 
 
-def read(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
-    """(number of the task, answer as a line of a results file) of every annotation in an export.
+def read_label_studio(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    """(number of the task, answer as a line of a results file) of every annotation in a raw JSON export of Label
+    Studio ("JSON", not "JSON-MIN"), as its own converter reads it [labelstud.io/guide/task_format].
 
     Skipped tasks (`was_cancelled`) give no line. The time is that of the last change. Raises BadInput for what is no
     export, and for another project's: its tasks lack the data of a driftline batch.
@@ -90,7 +154,7 @@ def read(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
                 yield number, _line(data, annotation)
 
 
-def author_of(annotation: Mapping[str, Any]) -> str:
+def _author_of(annotation: Mapping[str, Any]) -> str:
     """The name of who gave an annotation, as results files have it."""
     who = annotation.get("completed_by")
     if isinstance(who, dict):
@@ -106,7 +170,7 @@ def _line(data: Mapping[str, str], annotation: Mapping[str, Any]) -> dict[str, s
     return {
         "Input.batch": data["batch"],
         "Input.item": data["item"],
-        "WorkerId": author_of(annotation),
+        "WorkerId": _author_of(annotation),
         "AssignmentId": str(annotation.get("id", "")),
         "AssignmentStatus": "Submitted",
         "WorkTimeInSeconds": seconds,
