@@ -73,10 +73,12 @@ def keep(
 
 
 def forget(place: Place | None, tars: Sequence[str]) -> None:
-    """Remove tars (their SHA-256) whose images are in another one by now."""
+    """Remove those of the tars (SHA-256) whose images are all in other ones by now."""
     if place is not None:
+        query = "SELECT f.name FROM images i JOIN files f ON f.number = i.file WHERE f.name = ? LIMIT 1"
+        names = [f"{digest}.tar" for digest in tars]
         with open_store(place.folder) as store:
-            remove(store, [f"{digest}.tar" for digest in tars])
+            remove(store, [name for name in names if not store.base.execute(query, (name,)).fetchone()])
 
 
 def settle(place: Place, out: Path, number: int, part: pa.Table, rules: bytes, lasting: Collection[str]) -> None:
