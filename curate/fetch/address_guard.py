@@ -93,23 +93,6 @@ def names_private(url: str) -> bool:
         return False
 
 
-def leaves_public(home: str) -> Callable[[str, str], bool]:
-    """Whether a URL that the server of `home` names must not be requested: a private address, unless it is on the same
-    server. The second argument is the IP address of the URL's host, "" if it is not looked up yet.
-
-    >>> refused = leaves_public("http://10.0.0.1/all")
-    >>> [refused(u, "") for u in ("http://10.0.0.1/b", "http://10.0.0.2/b", "https://example.org/b")]
-    [False, True, False]
-    >>> refused("https://example.org/b", "10.0.0.2")
-    True
-    """
-
-    def refused(url: str, address: str) -> bool:
-        return (is_private(address) if address else names_private(url)) and origin(url) != origin(home)
-
-    return refused
-
-
 def mostly_private(urls: Iterable[str | None]) -> bool:
     """Whether most of the URLs of a collection name private addresses: then it is on the user's own network.
 

@@ -22,11 +22,10 @@ from pydantic import Field, model_validator
 
 from driftline.curate.core.atomic_io import fingerprint, read_json, write_json
 from driftline.curate.core.errors import BadConfig
-from driftline.curate.core.outside.json_api import JsonApi, text_of
+from driftline.curate.core.outside.http import LARGEST, Client, Policy, Reply, Temporary
 from driftline.curate.core.outside.names import is_count
 from driftline.curate.core.settings import SPEED, Positive, Time
 from driftline.curate.core.times.dates import seconds_of
-from driftline.curate.fetch.address_guard import leaves_public
 from driftline.curate.metadata.column_mapping import LONGEST_RAW
 from driftline.curate.metadata.schema import rebatch
 from driftline.curate.sources.base import HERE, Source, Workplace, check_span, degrees_of, empty_span, numbered
@@ -263,16 +262,16 @@ class Api:
     """
 
     def __init__(self, endpoint: str, rate: int) -> None:
-        self._key, self._endpoint, self._holder = os.environ.get("FLICKR_API_KEY", "").strip(), endpoint, ""
+        self._key, self._endpoint = os.environ.get("FLICKR_API_KEY", "").strip(), endpoint
         if not self._key:
             raise BadConfig(
                 "The environment variable FLICKR_API_KEY is not set.",
                 "Expected a key of Flickr's API.",
                 "Get one at https://www.flickr.com/services/apps/create/ (Pro accounts only) and export it.",
             )
-        self._api = JsonApi(
-            "Flickr", rate, {}, self._busy, refused=leaves_public(endpoint), odd_again=True, secret=self._key
-        )
+        headers = {"Accept": "application/json", "Accept-Encoding": "gzip"}
+        self._client = Client(headers, self._key, rate / 3600)
+        self._policy = Policy(first=3 * 3600 / rate, longest=180 * 3600 / rate)  # limits are often of a minute
 
     def photos(self, arguments: Mapping[str, str]) -> dict[str, Any]:
         """`flickr.photos.search` → its `photos`. Raises BadConfig for a refused key, DriftlineError where Flickr does
@@ -292,18 +291,28 @@ class Api:
     def _asked(self, method: str, holder: str, arguments: Mapping[str, str]) -> dict[str, Any]:
         """holder: the key of the answer that has the result."""
         fields = {"method": method, "api_key": self._key, "format": "json", "nojsoncallback": "1"}
-        self._holder = holder
-        answer = self._api.get(self._endpoint, {**arguments, **fields})
-        if answer.fault:
-            raise BadConfig(f"{self._endpoint} is a {answer.fault}.", "", "Check collection.endpoint.")
-        result: dict[str, Any] = answer.document[holder]
-        return result
+        try:
+            return self._client.ask(
+                "GET", self._endpoint, lambda reply: self._result(reply, holder), self._policy,
+                fields={**arguments, **fields},
+            )  # fmt: skip
+        except Temporary as failure:
+            way_out = "Run the same command again later: finished pages are kept."
+            raise self._policy.error("Flickr", failure, way_out) from None
 
-    def _busy(self, document: Any) -> str:
+    def _result(self, reply: Reply, holder: str) -> dict[str, Any]:
+        """Raises Temporary for whatever is no answer."""
+        if reply.status != 200 or len(reply.body) > LARGEST:
+            raise reply.again(f"status {reply.status}" if reply.status != 200 else "too_large")
+        try:
+            text = json.dumps(json.loads(reply.body.decode("utf-8-sig")), ensure_ascii=False)
+        except (ValueError, RecursionError):
+            raise reply.again("not_json") from None
+        document = json.loads(text.encode("utf-8", "replace"))  # no file can hold halves of surrogate pairs
         if not isinstance(document, dict):
-            return "JSON that is no object"
-        if document.get("stat") == "ok" and isinstance(document.get(self._holder), dict):
-            return ""
+            raise reply.again("JSON that is no object")
+        if document.get("stat") == "ok" and isinstance(result := document.get(holder), dict):
+            return result
         code, words = document.get("code"), str(document.get("message", "")).replace(self._key, "…")[:200]
         if code in (100, 116, 96, 97, 98, 99):
             raise BadConfig(
@@ -311,7 +320,12 @@ class Api:
             )
         if code in (1, 2, 3, 4, 5, 11, 12, 14, 17, 18, 111, 112):
             raise BadConfig(f"Flickr refuses the query: {words}.", "", "Check collection.search.")
-        return f"error {code}: {words}"
+        raise reply.again(self._client.hidden(f"error {code}: {words}"))
+
+
+def text_of(value: Any) -> str | None:
+    """Text without NUL; None for empty text and for other types."""
+    return (value.replace("\x00", "\ufffd").strip() or None) if isinstance(value, str) else None
 
 
 def _key(photo: Any) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import time
 import traceback
 from collections import Counter
@@ -29,8 +28,6 @@ from driftline.curate.core.outside.http import (
     repeat,
     seconds_after,
 )
-from driftline.curate.core.outside.json_api import JsonApi
-from driftline.curate.fetch.address_guard import leaves_public
 from driftline.curate.retrieval.settings import Concept
 from driftline.curate.sources.base import Workplace
 from driftline.curate.sources.flickr import Flickr
@@ -91,14 +88,12 @@ def test_a_hostile_pause_ends_in_an_answer_or_a_sentence(value: str, monkeypatch
         def send(self, *request: Any, **more: Any) -> Reply:
             return next(self.replies)
 
-    api = JsonApi("Museum", 3600, {})
-    api._client = Once()
     ended = ""
     try:
-        ended = str(api.get("http://x/").document)
-    except DriftlineError as error:
-        ended = str(error)
-    assert ended == "{'a': 1}" or ended.startswith("Museum asks to wait for")
+        ended = Once().ask("GET", "http://x/", lambda reply: reply.body.decode(), Policy())
+    except Temporary as failure:
+        ended = str(Policy().error("Museum", failure, ""))
+    assert ended == '{"a": 1}' or ended.startswith("Museum asks to wait for")
     assert all(0 <= wait <= 600 for wait in waits)
 
 
@@ -174,29 +169,6 @@ def test_a_redirect_is_an_answer() -> None:
     with server(lambda handler, n: says(handler, 302, Location="http://127.0.0.1:1/")) as (address, asked):
         assert Client().send("GET", address).status == 302
     assert asked == ["GET"]
-
-
-def test_a_redirect_to_another_private_server_is_refused() -> None:
-    with (
-        server(lambda handler, n: says(handler, 200)) as (inside, secret),
-        server(lambda handler, n: says(handler, 302, Location=inside)) as (address, _),
-    ):
-        api = JsonApi("Museum", 10**9, {}, refused=leaves_public(address))
-        assert api.get(address).fault == "private_address"
-        assert secret == []
-
-
-def test_a_redirect_to_a_name_of_a_private_network_is_refused_before_anything_is_sent(monkeypatch):
-    public = {"museum.example": "127.0.0.1", "inside.example": "127.0.0.1"}
-    looked_up = socket.getaddrinfo
-    monkeypatch.setattr(socket, "getaddrinfo", lambda host, *more, **named: looked_up(public[host], *more, **named))
-    with server(lambda handler, n: says(handler, 200)) as (inside, secret):
-        target = inside.replace("127.0.0.1", "inside.example")
-        with server(lambda handler, n: says(handler, 302 if n else 200, Location=target)) as (address, asked):
-            home = address.replace("127.0.0.1", "museum.example")
-            api = JsonApi("Museum", 10**9, {}, refused=leaves_public(home))
-            assert [api.get(home).fault for _ in range(2)] == ["", "private_address"], "its own server may be private"
-    assert (len(asked), secret) == (2, [])
 
 
 REQUESTS = re.compile(

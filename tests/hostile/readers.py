@@ -193,7 +193,6 @@ def flickr_answer(folder: Path) -> None:
 def flickr(folder: Path) -> None:
     """The answers of a server that sends what it likes, through the client, the windows and their files."""
     from driftline.curate.core.outside.http import Client, Policy, Reply
-    from driftline.curate.core.outside.json_api import JsonApi
     from driftline.curate.sources import flickr as source
 
     body = (folder / "answer.json").read_bytes()
@@ -203,9 +202,7 @@ def flickr(folder: Path) -> None:
             return Reply(200, {"Retry-After": "0"}, body)
 
     api = source.Api.__new__(source.Api)
-    api._key, api._endpoint, api._holder = "KEY", "http://h", "photos"
-    api._api = JsonApi("Flickr", 10**9, {}, api._busy, odd_again=True)
-    vars(api._api).update(_client=Answers(), _policy=Policy(2, 0.0))
+    vars(api).update(_key="KEY", _endpoint="http://h", _client=Answers(), _policy=Policy(2, 0.0))
     made = source.Flickr(source="flickr", start=1_300_000_000, end=1_300_000_010)
     window = source.Window(made.start, made.end, ("4",))
     for photos in made._windows(api, window, folder / "work"):

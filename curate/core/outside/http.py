@@ -1,7 +1,6 @@
 """Requests to servers of other people: deadlines, repetitions, pauses as long as a server asks, nothing secret said.
 
-Redirects are not followed here: who follows one (`json_api`) looks at the address first, and at the IP address when it
-connects.
+Redirects are not followed: no server leads a request, and the key in it, to another one.
 
 Not through `Client`: images, thousands at once, each from another host (`fetch`: aiohttp, or img2dataset, which has its
 own requests); S3 and the Hugging Face Hub, whose libraries sign and resume.
@@ -67,10 +66,6 @@ class Temporary(Exception):
         """wait: seconds that the server asks to wait. sure: whether nothing was done, or may be done twice."""
         super().__init__(reason)
         self.wait, self.sure = wait, sure
-
-
-class PrivateAddress(Exception):
-    """A connection was opened to an address that must not be requested; nothing was sent."""
 
 
 @dataclass(frozen=True)
@@ -150,13 +145,11 @@ class Client:
 
     headers: of every request. secret: a key, which no message holds. rate: requests a second. timeout: seconds without
     a byte. deadline: seconds for a whole answer. largest: bytes of an answer. connections: threads that use it.
-    refused: whether no request may be sent for a URL to the IP address that its host has when it is connected.
     """
 
     def __init__(
         self, headers: Mapping[str, str] | None = None, secret: str = "", rate: float = math.inf,
         timeout: float = 60.0, deadline: float = 300.0, largest: int = LARGEST, connections: int = 1,
-        refused: Callable[[str, str], bool] | None = None,
     ) -> None:  # fmt: skip
         import urllib3
 
@@ -164,22 +157,19 @@ class Client:
         self._between, self._next = 1 / rate, 0.0
         limits = urllib3.Timeout(connect=min(10.0, timeout), read=timeout)
         self._pool = urllib3.PoolManager(maxsize=connections, retries=False, timeout=limits)
-        self._url = ""
-        if refused is not None:
-            self._pool.pool_classes_by_scheme = _watched(lambda address: refused(self._url, address))
 
     def send(
         self, method: str, url: str, fields: Mapping[str, str] | None = None, body: Any = None,
         headers: Mapping[str, str] | None = None,
     ) -> Reply:  # fmt: skip
         """One request; a redirect is an answer. Raises Temporary for a connection that fails, is lost or takes longer
-        than the deadline, BadConfig for what is no address, PrivateAddress for a refused one."""
+        than the deadline, BadConfig for what is no address."""
         from urllib3.exceptions import HTTPError, LocationValueError
 
         if self._between:
             time.sleep(max(0.0, self._next - time.monotonic()))
             self._next = time.monotonic() + self._between
-        end, self._url = time.monotonic() + self._deadline, url
+        end = time.monotonic() + self._deadline
         parts: list[bytes] = []
         size = 0
         if hasattr(body, "seek"):
@@ -221,23 +211,6 @@ class Client:
         for form in {self._secret, quote(self._secret, safe="")} - {""}:
             text = text.replace(form, "…")
         return text
-
-
-def _watched(refused: Callable[[str], bool]) -> dict[str, Any]:
-    """urllib3's pools by scheme, with connections that look at the IP address before anything is sent."""
-    from urllib3 import connectionpool
-
-    def watched(pool: Any) -> type:
-        class Watched(pool.ConnectionCls):  # type: ignore[misc]
-            def connect(self) -> None:
-                super().connect()
-                if refused(self.sock.getpeername()[0]):
-                    self.close()
-                    raise PrivateAddress
-
-        return type(pool.__name__, (pool,), {"ConnectionCls": Watched})
-
-    return {"http": watched(connectionpool.HTTPConnectionPool), "https": watched(connectionpool.HTTPSConnectionPool)}
 
 
 def limit_hub() -> None:
