@@ -28,11 +28,11 @@ from driftline.curate.core.executor.torch_threads import one_thread
 from driftline.curate.core.outside.images import read_rgb
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.embedding.features import filled
-from driftline.curate.embedding.reuse import encoder_name, keep_looks, keep_part, part_key, stored_looks, with_stored
+from driftline.curate.embedding.reuse import encoder_name, keep_looks, stored_looks, with_stored
 from driftline.curate.encoders import Encoder, EncoderSpec
 from driftline.curate.images.near_duplicates import perceptual_hashes, thumbnail
 from driftline.curate.images.shards import reader_of
-from driftline.curate.store.database import Place, reuse_part
+from driftline.curate.store.database import Place
 from driftline.curate.store.vectors import Look
 
 PART = pa.schema(
@@ -91,18 +91,6 @@ class Decoded:
     """(N,) perceptual hashes; None for dropped images"""
 
 
-@dataclass(frozen=True)
-class Throughput:
-    """How fast one group of shards was embedded."""
-
-    images: int
-    """number of images"""
-    seconds: float
-    """from the first image on: the model is loaded"""
-    model_seconds: float
-    """the part of it in the model; the rest is waiting for images, and writing"""
-
-
 def embed(
     images: Path,
     members: pa.Table,
@@ -134,22 +122,12 @@ def embed(
     numbers = members["shard"].to_numpy()
     shards = np.unique(numbers).tolist() if len(members) else []
     tasks = [
-        Task(
-            images,
-            s,
-            members.filter(pa.array(numbers == s)),
-            spec,
-            out=out,
-            batch=batch,
-            decoders=decoders,
-            store=store,
-        )
+        Task(images, s, members.filter(pa.array(numbers == s)), spec, out, batch, decoders, store)
         for s in shards
         if not _metadata(out, s).exists()
     ]
     if store is not None:
         name = encoder_name(encoder, batch)
-        tasks = [task for task in tasks if not reuse_part(store, part_key(name, task.part), out)]
         tasks = [replace(task, stored=stored_looks(store, name, task.part)) for task in tasks]
     if executor.kind == "local" and (device != "cpu" or decoders):
         executor = Executor()  # one process computes: the device is shared, or the cores decode
@@ -160,17 +138,18 @@ def embed(
     if decoders and tasks:  # the decoding processes are started once per group
         size = -(-len(tasks) // (GROUPS * executor.workers)) if executor.kind == "ray" else len(tasks)
         groups = [tasks[i : i + size] for i in range(0, len(tasks), size)]
-    throughputs: list[Throughput] = []
-    started = time.monotonic()
+    done, started = 0, time.monotonic()
     with run_log.progress("embed", len(members), "images") as tick:
         tick(len(members) - sum(len(task.part) for task in tasks))
         if executor.kind == "local" and decoders:
-            throughputs += [_embed_shards(group, tick) for group in groups]
+            done = sum(_embed_shards(group, tick) for group in groups)
         else:
-            for i, throughput in executor.run_tasks(_embed_shards, groups, gpus=0 if device == "cpu" else 1):
-                throughputs.append(throughput)
+            for i, images_of_group in executor.run_tasks(_embed_shards, groups, gpus=0 if device == "cpu" else 1):
+                done += images_of_group
                 tick(sum(len(task.part) for task in groups[i]))
-    _log_throughput(run_log, throughputs, time.monotonic() - started)
+    if done:
+        speed = done / (time.monotonic() - started)
+        run_log.say(f"embed: {done:,} images, {speed:,.1f} a second", images=done, images_per_second=round(speed, 2))
     counts: Counter[str] = Counter()
     for shard in shards:
         reasons = pq.read_table(_metadata(out, shard), columns=["fault"])["fault"].to_pylist()
@@ -178,44 +157,27 @@ def embed(
     return counts
 
 
-def _log_throughput(run_log: RunLog, throughputs: Sequence[Throughput], seconds: float) -> None:
-    """Log images per second, and their ratio to the speed of the model alone."""
-    done = sum(t.images for t in throughputs)
-    if done:
-        share = sum(t.model_seconds for t in throughputs) / max(sum(t.seconds for t in throughputs), 1e-9)
-        run_log.say(
-            f"embed: {done:,} images, {done / max(seconds, 1e-9):,.1f} per second, {share:.0%} of the model's speed",
-            images=done,
-            images_per_second=round(done / max(seconds, 1e-9), 2),
-            share_of_model=round(share, 4),
-        )
-
-
-def _embed_shards(tasks: Sequence[Task], tick: Callable[[int], None] | None = None) -> Throughput:
-    """Embed the shards of one group in order; each is written after its last batch."""
+def _embed_shards(tasks: Sequence[Task], tick: Callable[[int], None] = lambda n: None) -> int:
+    """Embed the shards of one group in order; each is written after its last batch. Returns the number of images."""
     encoder = tasks[0].spec.load()
-    started, model_seconds, images = time.monotonic(), 0.0, 0
+    images = 0
     with one_thread() if encoder.device == "cpu" and not tasks[0].decoders else nullcontext():
         batches: list[Decoded] = []
         vectors: list[npt.NDArray[np.float16]] = []
         for task in tasks:
             if not len(task.todo()):
                 _write(task, [], [], encoder)
-            if tick is not None:
-                tick(len(task.part) - len(task.todo()))
+            tick(len(task.part) - len(task.todo()))
         for number, last, batch in _batches(tasks, encoder):
             if batch.tensor is not None:
-                before = time.monotonic()
                 vectors.append(encoder.images(filled(batch.tensor))[: len(batch.tensor)].astype(np.float16))
-                model_seconds += time.monotonic() - before
             batches.append(replace(batch, tensor=None))
             images += len(batch.ids)
             if last:
                 _write(tasks[number], batches, vectors, encoder)
                 batches, vectors = [], []
-            if tick is not None:
-                tick(len(batch.ids))
-    return Throughput(images, time.monotonic() - started, model_seconds)
+            tick(len(batch.ids))
+    return images
 
 
 def _trial(task: Task, encoder: Encoder, n: int) -> None:
@@ -321,13 +283,9 @@ def _write(
         pa.array(hashes, pa.uint64()),
     ]
     metadata = _metadata(task.out, task.shard)
-    if task.store is None:
-        write_parquet(metadata, pa.Table.from_arrays(columns, schema=PART))
-        return
-    name = encoder_name(encoder, task.batch)
-    keep_looks(task.store, name, task.part, npy, faults, hashes)
+    if task.store is not None:
+        keep_looks(task.store, encoder_name(encoder, task.batch), task.part, npy, faults, hashes)
     write_parquet(metadata, pa.Table.from_arrays(columns, schema=PART))
-    keep_part(task.store, part_key(name, task.part), task.out, [npy, metadata])
 
 
 def _metadata(out: Path, shard: int) -> Path:

@@ -9,11 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from driftline.curate.core.atomic_io import fingerprint
 from driftline.curate.core.outside.images import PREPARATION
 from driftline.curate.core.system.own_code import codes_of
 from driftline.curate.encoders import Encoder
-from driftline.curate.store.database import Place, open_store, remember_part
+from driftline.curate.store.database import Place, open_store
 from driftline.curate.store.vectors import Look, keep_vectors, looks, read_vectors
 
 Vectors16 = npt.NDArray[np.float16]
@@ -25,12 +24,6 @@ def encoder_name(encoder: Encoder, batch: int) -> str:
     own = "".join(f" {code}" for code in codes_of([type(encoder)]).values())
     device = encoder.device.partition(":")[0]
     return f"{encoder.fingerprint} {device} {encoder.precision} {batch} {PREPARATION}{own}"
-
-
-def part_key(name: str, part: pa.Table) -> bytes:
-    """Key of a shard with these images. name: of the encoder."""
-    columns = [part[column].to_pylist() for column in ("id", "bucket", "sha256", "shard")]
-    return bytes.fromhex(fingerprint(["vectors", name, columns]))
 
 
 def stored_looks(place: Place, name: str, part: pa.Table) -> dict[str, Look]:
@@ -75,9 +68,3 @@ def keep_looks(
         row += fault is None
     with open_store(place.folder) as store:
         keep_vectors(store, name, npy, new)
-
-
-def keep_part(place: Place, key: bytes, out: Path, files: Sequence[Path]) -> None:
-    """Keep the finished files of a shard under its key."""
-    with open_store(place.folder) as store:
-        remember_part(store, key, out, [file.relative_to(out).as_posix() for file in files])

@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from driftline.curate.core.errors import BadConfig, DriftlineError
 from driftline.curate.core.outside.images import PREPARATION
 from driftline.curate.core.registry import Registry
-from driftline.curate.core.settings import SPEED, Form, Section
+from driftline.curate.core.settings import SPEED, Form, Positive, Section
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,8 +27,9 @@ else:
     Vectors = Any  # settings are read without numpy, whose import takes longer than they do
 
 
-def _no_images(image: Any) -> Any:
-    raise BadConfig("The encoder does not read images.", "Expected an encoder for images, such as clip.")
+def _no_images(_: Any) -> Any:
+    expected = "Expected an encoder for images, such as clip, or image vectors computed elsewhere (embed.from)."
+    raise BadConfig("The encoder does not read images.", expected)
 
 
 class Encoder:
@@ -52,9 +53,7 @@ class Encoder:
 
     def images(self, batch: Any) -> Vectors:
         """Stacked prepared images (N, ...) → (N, D) float32, unit length."""
-        import numpy as np
-
-        return np.asarray(self.prepare(batch))
+        return _no_images(batch)
 
     def texts(self, texts: Sequence[str]) -> Vectors:
         """N texts → (N, D) float32, unit length."""
@@ -96,6 +95,17 @@ class EncoderSpec(Section):
     def load(self) -> Encoder:
         """The encoder; a process loads it once."""
         return _load(self)
+
+
+class EmbedSettings(EncoderSpec):
+    """Which model turns images and prompts into vectors."""
+
+    vectors: str | None = Field(default=None, validation_alias="from")
+    """folder of image vectors in clip-retrieval's layout, made by the same model (null: compute them)"""
+    decoders: Annotated[Annotated[int, Field(ge=0, le=256)] | None, SPEED] = None
+    """processes that decode for a device (null: none on CPU, where each worker has a thread for it; else --workers)"""
+    batch: Positive = 64
+    """images a batch"""
 
 
 @lru_cache(maxsize=1)
@@ -141,9 +151,9 @@ ENCODERS = Registry(
     {
         "clip": "driftline.curate.encoders.clip:Clip",
         "backbone": "driftline.curate.encoders.backbone:Backbone",
-        "table": "driftline.curate.encoders.precomputed:TableOfVectors",
-        "sentence": "driftline.curate.encoders.sentence:Sentence",
-        "ngrams": "driftline.curate.encoders.ngrams:Ngrams",
+        "table": "driftline.curate.encoders.texts:TableOfVectors",
+        "sentence": "driftline.curate.encoders.texts:Sentence",
+        "ngrams": "driftline.curate.encoders.texts:Ngrams",
     },
     group="encoders",
     base="driftline.curate.encoders:Encoder",

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, SerializeAsAny
 
 from driftline.curate.bucketing.settings import BucketSettings
 from driftline.curate.core.settings import Section
-from driftline.curate.embedding.settings import EmbedSettings
+from driftline.curate.encoders import EmbedSettings
 from driftline.curate.fetch.settings import FetchSettings
 from driftline.curate.metadata.settings import FilterSettings
 from driftline.curate.release.settings import ReleaseSettings

@@ -266,14 +266,6 @@ def test_ten_times_the_images_are_not_in_memory(tmp_path: Path) -> None:
     assert peak(20) - peak(2) < 18 * 32 * 1000
 
 
-def test_the_log_gives_throughput_and_its_ratio_to_the_models_speed(images, tmp_path):
-    embed(*images, SPEC, tmp_path / "out", RunLog(tmp_path / "log.jsonl", quiet=True))
-    events = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
-    found = next(event for event in events if "images_per_second" in event)
-    assert found["images"] == 18
-    assert 0 < found["share_of_model"] <= 1
-
-
 def test_the_end_of_a_text_beyond_the_context_is_reported(encoder: Clip) -> None:
     assert encoder.truncated("a photo of a bus") == ""
     assert encoder.truncated("a photo of a bus " + "and a car " * 20).endswith("and a car")

@@ -33,7 +33,7 @@ from driftline.curate.core.registry import HOME
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.encoders import spec_of
-from driftline.curate.encoders.ngrams import Ngrams
+from driftline.curate.encoders.texts import Ngrams
 from driftline.eval.experiment.presets import TEXT_ENCODERS
 from driftline.eval.learner import Task
 from driftline.eval.learners.llm import Llm

@@ -430,7 +430,7 @@ def texts(folder: Path) -> None:
 
 @reader(texts)
 def text_vectors(folder: Path) -> None:
-    from driftline.curate.encoders.precomputed import TableOfVectors
+    from driftline.curate.encoders.texts import TableOfVectors
 
     TableOfVectors(str(folder)).texts(["a"])
 
