@@ -28,10 +28,10 @@ import numpy.typing as npt
 from scipy.special import ndtri
 
 from driftline.eval.outcomes import recorded
-from driftline.eval.rows import Answers, Row, Run
+from driftline.eval.rows import Answers, Row, Run, groups
 from driftline.eval.scoring.ageing import Ageing, ageing
 from driftline.eval.scoring.calibration import BINS, bin_of, calibration
-from driftline.eval.scoring.comparing import compare, differences
+from driftline.eval.scoring.comparing import compare
 from driftline.eval.scoring.decay import by_lag, falling, first_below, left_over, slope
 from driftline.eval.scoring.pairs import pairs_of
 from driftline.eval.scoring.sums import Resampling
@@ -146,7 +146,7 @@ def covered(world: World, simulations: int) -> dict[str, float]:
     for start in range(0, simulations, AT_ONCE):
         runs = runs_of(rng, world, [f"learner-{k}" for k in range(min(AT_ONCE, simulations - start))])
         draws = Resampling(REPLICATES, start, clusters_of(world))
-        compared = compare(runs, None, draws)
+        compared = compare(groups(runs), draws.groups)
         assert compared is not None
         for k, aged in enumerate(ageing(runs, resampling=draws)):
             assert isinstance(aged, Ageing)
@@ -170,7 +170,7 @@ def told_apart(world: World, learners: int, simulations: int) -> dict[str, float
     for _ in range(simulations):
         runs = runs_of(rng, world, [f"learner-{k}" for k in range(learners)], same_tests=True)
         by_learner = [runs[k : k + world.seeds] for k in range(0, len(runs), world.seeds)]
-        apart = differences(by_learner, clusters_of(world))
+        apart = compare(by_learner, clusters_of(world))
         assert apart is not None
         testable += not np.isnan(apart.adjusted).all()
         tables.append(bool((apart.adjusted < 0.05).any()))

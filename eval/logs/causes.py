@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from driftline.eval.logs.cells import Cells
-from driftline.eval.scoring.bands import Band, Floats, student
+from driftline.eval.scoring.bands import Band, Floats, Z, freedom_of, student
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,13 @@ class Stale:
 
 
 def half_of(parts: Sequence[tuple[float, float]]) -> float:
-    """Half a 95 % interval of a sum of estimates, each with its variance and degrees of freedom [Welch 1947].
+    """Half a 95 % interval of a sum of estimates, each with its variance and degrees of freedom.
 
     >>> round(half_of([(1.0, math.inf)]), 2), round(half_of([(1.0, 1), (0.0, math.inf)]), 1)
     (1.96, 12.7)
     """
     variance = sum(one for one, _ in parts)
-    uncertain = sum(one**2 / free for one, free in parts)
-    return float(student(min(variance**2 / uncertain, 1e6) + 1 if uncertain > 0 else 1e6)) * math.sqrt(variance)
+    return float(student(freedom_of(variance, parts) + 1)) * math.sqrt(variance)
 
 
 def of_labels(cells: Cells) -> Floats:
@@ -85,8 +84,7 @@ def staleness(cells: Cells, trained: Sequence[int]) -> Stale | None:
     apart = float(means.var(ddof=1)) if m > 1 else 0.0
     apart = apart - own if apart > own * chdtri(m - 1, 0.05) / max(m - 1, 1) else 0.0
     half = half_of([(own / m, math.inf), (apart / m, max(m - 1, 1))])
-    ends = (np.array(end) for end in (value, value - half, value + half))
-    return Stale(Band(*ends), m, sum(map(len, gaps.values())))
+    return Stale(Band.around(value, half), m, sum(map(len, gaps.values())))
 
 
 def split(cells: Cells) -> tuple[Split | None, str]:
@@ -117,8 +115,5 @@ def split(cells: Cells) -> tuple[Split | None, str]:
         weight[:, fresh] += (-1, 1, 0)
         weight[:, old] += (0, -1, -1)
     weight = weight[:, use] / len(of)
-    values, halves = weight @ cells.fixed[use], 1.959964 * np.sqrt(weight**2 @ of_labels(cells)[use])
-    harder, older, both = (
-        Band(*map(np.array, (value, value - half, value + half))) for value, half in zip(values, halves, strict=True)
-    )
-    return Split(harder, older, both, len(of)), ""
+    bands = Band.around(weight @ cells.fixed[use], Z * np.sqrt(weight**2 @ of_labels(cells)[use]))
+    return Split(bands[0], bands[1], bands[2], len(of)), ""

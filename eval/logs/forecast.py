@@ -140,8 +140,7 @@ def _gain(cells: Cells, fit: Line, trained: Sequence[int], young: Ints, newest: 
     of_newest = (float(fit.scatter.halves(weights[None])[0]) / Z) ** 2
     spread = max(float(rest @ rest) / free, labels) * far
     half = half_of([(of_newest, math.inf), (float(of_labels(cells)[young].mean()) / m, math.inf), (spread, free)])
-    gain = start - newest.value
-    return Band(*(np.array(end) for end in (gain, gain - half, gain + half)))
+    return Band.around(start - newest.value, half)
 
 
 def _young(cells: Cells) -> Ints:

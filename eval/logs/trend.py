@@ -114,8 +114,7 @@ def line(version: Ints, period: Ints, lag: Ints, accuracy: Floats, effective: Fl
     for v, name in enumerate(names.tolist()):
         of = own[:, v] - (float(own[:, v] @ lag) * weights if ages else 0)
         levels[name] = (float(of @ accuracy), of)
-    band = Band(*(np.array(slope + side * half) for side in (0 if ages else math.nan, -1, 1)))
-    return Line(band if ages else Band(*[np.array(math.nan)] * 3), levels, weights, free, scatter)
+    return Line(Band.around(slope if ages else math.nan, half), levels, weights, free, scatter)
 
 
 def _scatter(
@@ -178,8 +177,7 @@ def by_age(cells: Cells, fit: Line) -> Curve:
         count.append(len(both))
         left.append([float((accuracy[of] - cells.chance).sum()) for of in (both, young)])
     value = np.where(np.array(count) > 0, table @ accuracy, math.nan)
-    half = fit.scatter.halves(table)
-    band = Band(value, value - half, value + half).of_share()
+    band = Band.around(value, fit.scatter.halves(table)).of_share()
     return Curve(lags.astype(np.int64), band, share(*np.array(left).T), np.array(count, np.int64))
 
 

@@ -14,30 +14,29 @@ from driftline.eval.reporting.ageing import retrained
 from driftline.eval.rows import Row, Run, groups, new_models
 from driftline.eval.scoring.ageing import Ageing
 from driftline.eval.scoring.bands import Array, Band
-from driftline.eval.scoring.comparing import compare, differences, ties_of
+from driftline.eval.scoring.comparing import adjusted, compare, ties_of
 from driftline.eval.scoring.ranking import comparable, rival
-from driftline.eval.scoring.significance import holm
-from driftline.eval.scoring.sums import Resampling
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 MOST = 40  # learners with a sentence for each pair
 
 
-def facts_of(runs: Sequence[Run], document: Document, resampling: Resampling) -> list[dict[str, Any]]:
+def facts_of(runs: Sequence[Run], document: Document, clusters: Array | None) -> list[dict[str, Any]]:
     """Each group of comparable results that can be tested: positions of its learners in the document's results
     (`members`), their scores with intervals (`score`), which do not differ (`ties`), and the p of every pair."""
     per_group, runs_of = [], groups(runs)
     for members in _rivals(document):
         with np.errstate(divide="ignore", invalid="ignore"):  # a replicate may draw none of a small test's samples
-            one = compare([run for i in members for run in runs_of[i]], None, resampling)
+            one = compare([runs_of[i] for i in members], clusters)
         if one is None:
             continue
+        of_outcomes = adjusted(one.p_outcomes)
         pairs = [
             {
                 "of": [members[i], members[j]],
                 "difference": [float(getattr(one.difference, end)[i, j]) for end in ("value", "low", "high")],
                 "p": float(one.adjusted[i, j]),
-                "p_outcomes": float(one.adjusted_outcomes[i, j]),
+                "p_outcomes": float(of_outcomes[i, j]),
             }
             for i, j in combinations(range(len(members)), 2)
         ]
@@ -78,10 +77,10 @@ def old_of(
         chosen = sorted(pairs, key=lambda pair: -float(pair[1].curve.accuracy.value[-1]))
         members = [i for i, _ in chosen]
         samples = sum(row.n for row in decisive(runs_of[members[0]][0].rows))
-        apart = differences([runs_of[i] for i in members], clusters, decisive) if len(members) > 1 else None
+        apart = compare([runs_of[i] for i in members], clusters, decisive) if len(members) > 1 else None
         ties = () if apart is None else ties_of(np.arange(len(members)), apart.adjusted)
         if apart is not None and not ties:  # too few seeds: of these trained models, over other test samples
-            ties = ties_of(np.arange(len(members)), holm(apart.p_outcomes))
+            ties = ties_of(np.arange(len(members)), adjusted(apart.p_outcomes))
         per_group.append({"members": members, "ties": [[members[i] for i in tie] for tie in ties], "samples": samples})
     return per_group
 

@@ -167,7 +167,7 @@ def _more(
     aged = ageing.facts_of(runs, stream, draws)
     facts = {
         "ageing": aged,
-        "compared": compared.facts_of(runs, document, draws),
+        "compared": compared.facts_of(runs, document, clusters),
         "old": compared.old_of(runs, document, aged["results"], draws.groups) if aged else [],
         "seen": seen.seen_of(runs, stream, draws),
         "calibration": confidence.facts_of(runs, draws),

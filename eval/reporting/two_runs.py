@@ -20,7 +20,7 @@ from driftline.eval.reporting.text import ends, p_text, points
 from driftline.eval.rows import Run, groups
 from driftline.eval.scoring import ranking
 from driftline.eval.scoring.bands import Array, Band
-from driftline.eval.scoring.comparing import ALPHA, differences
+from driftline.eval.scoring.comparing import ALPHA, compare
 from driftline.eval.scoring.ranking import bound, labels, mean_of
 from driftline.eval.scoring.significance import LEAST_SEEDS, holm
 from driftline.eval.scoring.sums import clusters_of
@@ -120,11 +120,11 @@ def _differences(
         keys = [k for k in own["settings"] | other["settings"] if own["settings"].get(k) != other["settings"].get(k)]
         whole = all(ranking.rank(score, one)[0] == 1 for one in (own, other))  # else the means are of other seeds
         apart = after - before if whole and before is not None and after is not None else None
-        tested = differences([b, a], clusters) if whole else None
+        tested = compare([b, a], clusters) if whole else None
         ends = [float("nan")] * 2 if tested is None else [float(end[0, 1]) for end in _ends(tested.difference)]
         # The versions of a log are these trained models: no seed would make others.
         alone = tested is not None and about["protocol"] == OF_LOGS
-        p = np.nan if tested is None else (tested.p_outcomes if alone else tested.p)[0, 1]
+        p = np.nan if tested is None else (tested.p_outcomes if alone else tested.p_score)[0, 1]
         entries.append({
             "protocol": about["protocol"], "stream": about["stream"]["name"], "learner": name, "score": score.name,
             "a": before, "b": after, "p": None if np.isnan(p) else float(p),
@@ -134,9 +134,7 @@ def _differences(
             "difference": apart, "interval": ends if np.isfinite(ends).all() else None,
         })  # fmt: skip
         rivals += [entries[-1]] if entries[-1]["p"] is not None and not bound(own) else []
-    pairs = np.full((len(rivals) + 1,) * 2, np.nan)
-    pairs[0, 1:] = pairs[1:, 0] = [entry["p"] for entry in rivals]
-    for entry, adjusted in zip(rivals, holm(pairs)[0, 1:].tolist(), strict=True):
+    for entry, adjusted in zip(rivals, holm(np.array([entry["p"] for entry in rivals])).tolist(), strict=True):
         entry["p"] = adjusted
     return entries
 

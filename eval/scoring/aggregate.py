@@ -17,7 +17,7 @@ from driftline.eval.rows import Row, Run, digest, groups
 from driftline.eval.scoring import published_values as published
 from driftline.eval.scoring import ranking
 from driftline.eval.scoring.bands import Array, share, student
-from driftline.eval.scoring.comparing import differences, score_of
+from driftline.eval.scoring.comparing import compare, score_of
 from driftline.eval.scoring.ranking import comparable, rival, standing_by_name
 from driftline.eval.scoring.significance import half_width
 from driftline.eval.scoring.sums import Draws, Resampling, draws_of
@@ -139,7 +139,7 @@ def _compare(
     the best itself, no outcomes, fewer than three seeds, or other seeds). Upper bounds are no rivals."""
     rivals = [k for k, result in enumerate(results) if rival(result)]
     bests = ranking.best(score, (results[k] for k in rivals))
-    if len(rivals) < 2 or not bests or (one := differences([runs[k] for k in rivals], clusters)) is None:
+    if len(rivals) < 2 or not bests or (one := compare([runs[k] for k in rivals], clusters)) is None:
         return
     best = next(i for i, k in enumerate(rivals) if results[k] is bests[0])
     for k, value in zip(rivals, one.adjusted[best].tolist(), strict=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 LEVEL = 0.95
+MANY = 999_999.0  # degrees of freedom of what is certain
 Z = 1.959964  # of a normal distribution
 
 
@@ -22,6 +23,11 @@ class Band:
     value: Floats
     low: Floats
     high: Floats
+
+    @classmethod
+    def around(cls, value: Any, half: Any) -> Band:
+        """Symmetric intervals; half of each."""
+        return cls(np.asarray(value), np.asarray(value - half), np.asarray(value + half))
 
     @classmethod
     def stacked(cls, bands: Sequence[Band]) -> Band:
@@ -42,6 +48,16 @@ def student(count: Any) -> Any:
     from scipy.special import stdtrit
 
     return stdtrit(np.maximum(count, 2) - 1.0, (1 + LEVEL) / 2)
+
+
+def freedom_of(variance: float, parts: Iterable[tuple[float, float]]) -> float:
+    """Degrees of freedom of a variance that is a sum of parts, each with its own [Welch 1947].
+
+    >>> freedom_of(2.0, [(1.0, 4), (1.0, 4)])
+    8.0
+    """
+    below = sum(part**2 / free for part, free in parts if free > 0)
+    return min(max(variance**2 / below, 1.0), MANY) if below > 0 else MANY
 
 
 def deviations(values: Array) -> Array:

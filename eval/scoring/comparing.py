@@ -12,24 +12,20 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from driftline.curate.core.errors import BadConfig
-from driftline.eval.outcomes import check_stream
 from driftline.eval.protocol import Roles, stored_protocol
-from driftline.eval.rows import Row, Run, groups
+from driftline.eval.rows import Row, Run
 from driftline.eval.scoring.bands import Array, Band, Floats, student
 from driftline.eval.scoring.significance import EQUAL, LEAST_SEEDS, holm
 from driftline.eval.scoring.sums import (
     Drawn,
     Draws,
     Resampling,
-    clusters_of,
     combined,
     drawn,
     draws_of,
     of_pairs,
     summed,
 )
-from driftline.stream_builder.stream import Stream
 
 ALPHA = 0.05
 Decisive = Callable[[Sequence[Row]], Sequence[Row]]
@@ -37,76 +33,34 @@ Decisive = Callable[[Sequence[Row]], Sequence[Row]]
 
 @dataclass(frozen=True)
 class Comparison:
-    """L learners, in the order of `summary` of the same runs."""
+    """L learners."""
 
     score: Band
     """(L,) the primary score; intervals over seeds and test samples"""
     difference: Band
     """(L, L) score of the row's learner minus that of the column's, paired; NaN: other seeds"""
     p_score: Floats
-    """(L, L) two-sided p of the difference, over other seeds and other test samples; NaN: not testable, see
-    `differences`"""
+    """(L, L) two-sided p of the difference, over other seeds and other test samples; NaN: see `compare`"""
+    adjusted: Floats
+    """(L, L) `p_score` after Holm, over all pairs"""
     p_outcomes: Floats
     """(L, L) p of these trained models alone, over other test samples; it says nothing about methods, whose
     training differs by seed. NaN: other seeds"""
-    adjusted: Floats
-    """(L, L) `p_score` after Holm, over all pairs"""
-    adjusted_outcomes: Floats
-    """(L, L) `p_outcomes` after Holm"""
-    order: npt.NDArray[np.int64]
-    """(L,) learners by score, the best first"""
-    ties: tuple[tuple[int, ...], ...]
-    """longest runs of learners, in that order, of which no two differ (`adjusted` ≥ 0.05); the first holds the best. ()
-    if no pair is testable"""
+
+    @property
+    def ties(self) -> tuple[tuple[int, ...], ...]:
+        """Longest runs of learners, the best score first, of which no two differ (`adjusted` ≥ 0.05); the first holds
+        the best. () if no pair is testable."""
+        return ties_of(np.argsort(-self.score.value, kind="stable"), self.adjusted)
 
 
 def compare(
-    runs: Sequence[Run], stream: Stream | None = None, resampling: Resampling | None = None
+    learners: Sequence[Sequence[Run]], clusters: Array | None = None, decisive: Decisive | None = None
 ) -> Comparison | None:
-    """Compare the learners of runs of one protocol with the same settings on one stream. None where the protocol does
+    """What tables and pages say about differences of the primary score. learners: runs of each, of one protocol with
+    one set of settings on one stream. clusters: of each sample by its position in the stream; None: each sample is its
+    own. decisive: the tests of a run that are compared (None: those of the primary score). None where the protocol does
     not say which tests decide its primary score (`Protocol.roles`), or runs have no outcomes.
-
-    stream: gives the groups of uploaders and near copies. Raises BadConfig for runs of several
-    protocols, IncompatibleStream for another stream than that of the runs.
-    """
-    names = {run.about["protocol"] for run in runs}
-    if len(names) != 1:
-        raise BadConfig(f"The runs are of {len(names)} protocols.", "Expected runs of one.")
-    if stream is not None:
-        check_stream(runs, stream)
-    apart = differences(groups(runs), resampling.groups if resampling else clusters_of(runs, stream))
-    if apart is None:
-        return None
-    order = np.argsort(-apart.score.value, kind="stable")
-    return Comparison(
-        score=apart.score, difference=apart.difference, p_score=apart.p, p_outcomes=apart.p_outcomes,
-        adjusted=apart.adjusted, adjusted_outcomes=holm(apart.p_outcomes), order=order,
-        ties=ties_of(order, apart.adjusted),
-    )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Differences:
-    """Of L learners."""
-
-    score: Band
-    """(L,) as `Comparison.score`"""
-    difference: Band
-    """(L, L)"""
-    p: Floats
-    """(L, L) as `Comparison.p_score`"""
-    adjusted: Floats
-    """(L, L) after Holm"""
-    p_outcomes: Floats
-    """(L, L) as `Comparison.p_outcomes`"""
-
-
-def differences(
-    learners: Sequence[Sequence[Run]], clusters: Array | None, decisive: Decisive | None = None
-) -> Differences | None:
-    """What tables and pages say about differences of the primary score. learners: runs of each, of one protocol.
-    clusters: of each sample by its position in the stream; None: each sample is its own. decisive: the tests of a run
-    that are compared (None: those of the primary score). None as for `compare`.
 
     Variance and degrees of freedom are those of `sums.Drawn`; those over samples are as many as groups in which the two
     learners differ, less one. With one seed the interval is of these models, on other samples. p: with fewer than
@@ -128,12 +82,12 @@ def differences(
             whole[np.ix_(members, members)] = part
     for one in (p, p_outcomes):
         np.fill_diagonal(one, np.nan)
-    return Differences(bands, Band(gaps, gaps - width, gaps + width), p, holm(p), p_outcomes)
+    return Comparison(bands, Band.around(gaps, width), p, adjusted(p), p_outcomes)
 
 
 def score_of(runs: Sequence[Run], draws: Draws, decisive: Decisive | None = None) -> tuple[Drawn, Floats] | None:
     """The primary score of one learner, with other samples and seeds, and its right answers (G,) in each group, mean
-    over seeds. decisive: as for `differences`. None without tests or outcomes."""
+    over seeds. decisive: as for `compare`. None without tests or outcomes."""
     roles = stored_protocol(runs[0].about["protocol"]).roles
     tests = [(decisive or roles.decisive)(run.rows) for run in runs]
     if not all(rows and all(row.answers is not None for row in rows) for rows in tests):
@@ -187,11 +141,18 @@ def _of_members(scores: Sequence[Drawn], hits: Floats) -> tuple[Array, Array, Ar
     return gaps, student(freedom + 1) * np.sqrt(total), p, p_of(of_samples, differ - 1)
 
 
-def ties_of(order: npt.NDArray[np.int64], adjusted: Floats) -> tuple[tuple[int, ...], ...]:
+def adjusted(p: Floats) -> Floats:
+    """(L, L) symmetric p → p after Holm over all pairs that have one."""
+    out, (i, j) = np.full(p.shape, np.nan), np.triu_indices(len(p), 1)
+    out[i, j] = out[j, i] = holm(p[i, j])
+    return out
+
+
+def ties_of(order: npt.NDArray[np.int64], p: Floats) -> tuple[tuple[int, ...], ...]:
     """The longest runs of which no two differ; a pair without p does not differ. () if no pair has one."""
-    if len(order) > 1 and np.isnan(adjusted).all():
+    if len(order) > 1 and np.isnan(p).all():
         return ()
-    differ = adjusted[np.ix_(order, order)] < ALPHA
+    differ = p[np.ix_(order, order)] < ALPHA
     runs: list[tuple[int, int]] = []
     for i in range(len(order)):
         j = i + 1

@@ -20,12 +20,13 @@ from driftline.curate.core.atomic_io import read_json
 from driftline.eval.protocol import stored_protocol
 from driftline.eval.rows import CONTROL, Run
 from driftline.eval.rows import groups as by_settings
-from driftline.eval.scoring.bands import Array, Band, Floats
+from driftline.eval.scoring.bands import Array, Band, Floats, freedom_of, student
+from driftline.eval.scoring.significance import holm
 from driftline.eval.scoring.timeline import SECONDS, timeline
 
 Is = Literal["ageing", "none", "not known"]
+ALPHA = 0.05
 LIMIT = 1.0  # points a year: less is no ageing that matters
-LEVEL = 0.95
 GRID = 2.0**-30  # parts of a loss are multiples of it, so that they add up exactly
 LOSS = "loss.json"  # beside a run of the control
 PROTOCOLS = ("clear-iid", "clear-streaming")  # that say `ageing`
@@ -225,17 +226,14 @@ class Sum:
         return (float(np.var(self.of_seeds, ddof=1)) / count, count - 1) if count > 1 else (0.0, 0)
 
 
-def interval(value: float, variance: float, parts: Iterable[tuple[float, int]]) -> tuple[Band, float]:
+def interval(value: float, variance: float, parts: Iterable[tuple[float, float]]) -> tuple[Band, float]:
     """A value and its variance, of parts with degrees of freedom → its 95 % interval and the p of 0, by Student's t
     with Welch–Satterthwaite degrees of freedom."""
-    from scipy.special import stdtr, stdtrit
+    from scipy.special import stdtr
 
-    below = sum(part**2 / free for part, free in parts if free > 0)
-    free, error = (variance**2 / below if below > 0 else np.inf), float(np.sqrt(variance))
-    free = min(max(free, 1.0), 1e6)
-    half = float(stdtrit(free, (1 + LEVEL) / 2)) * error
+    free, error = freedom_of(variance, parts), float(np.sqrt(variance))
     p = 2 * float(stdtr(free, -abs(value) / error)) if error > 0 else float(value == 0)
-    return Band(np.array(value), np.array(value - half), np.array(value + half)), p
+    return Band.around(value, float(student(free + 1)) * error), p
 
 
 def key_of(about: Mapping[str, Any]) -> str:
@@ -368,12 +366,10 @@ def _on_grid(values: Floats) -> Floats:
 
 def holm_named(nets: Sequence[Net]) -> list[Net]:
     """Those that are named on one screen, together: "ageing" stays where it is significant after Holm over them."""
-    order = sorted((k for k, net in enumerate(nets) if np.isfinite(net.p)), key=lambda k: nets[k].p)
-    out, highest = list(nets), 0.0
-    for place, k in enumerate(order):
-        highest = max(highest, nets[k].p * (len(order) - place))
-        if nets[k].is_ == "ageing" and highest > 1 - LEVEL:
-            because = f"{nets[k].because} It may be chance, because {len(order)} learners are named."
+    out, count = list(nets), sum(np.isfinite(net.p) for net in nets)
+    for k, p in enumerate(holm(np.array([net.p for net in nets], np.float64))):
+        if nets[k].is_ == "ageing" and p > ALPHA:
+            because = f"{nets[k].because} It may be chance, because {count} learners are named."
             out[k] = replace(nets[k], is_="not known", because=because)
     return out
 

@@ -1,4 +1,4 @@
-"""The interval of a mean over seeds, and p of many pairs."""
+"""The interval of a mean over seeds, and p of many tests."""
 
 from __future__ import annotations
 
@@ -27,12 +27,11 @@ def half_width(values: Sequence[float], level: float = 0.95) -> float | None:
 
 
 def holm(p: Floats) -> Floats:
-    """(L, L) symmetric p → p after Holm over the pairs that have one [Holm 1979]."""
-    out = np.full(p.shape, np.nan)
-    i, j = np.triu_indices(len(p), 1)
-    present = ~np.isnan(p[i, j])
-    i, j = i[present], j[present]
-    order = np.argsort(p[i, j], kind="stable")
-    adjusted = np.minimum(1.0, np.maximum.accumulate(p[i, j][order] * np.arange(len(order), 0, -1)))
-    out[i[order], j[order]] = out[j[order], i[order]] = adjusted
+    """(K,) p → p after Holm over those that are known; NaN stays [Holm 1979].
+
+    >>> holm(np.array([0.04, np.nan, 0.01])).tolist()
+    [0.04, nan, 0.02]
+    """
+    out, order = np.full(p.shape, np.nan), np.argsort(p, kind="stable")[: int((~np.isnan(p)).sum())]
+    out[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(len(order), 0, -1)))
     return out

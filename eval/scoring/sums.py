@@ -222,8 +222,7 @@ class Drawn:
     def symmetric(self) -> Band:
         """95 % intervals of Student's t."""
         total, freedom = self.spread()
-        half = student(freedom + 1) * np.sqrt(total)
-        return Band(self.value, self.value - half, self.value + half)
+        return Band.around(self.value, student(freedom + 1) * np.sqrt(total))
 
     def widened(self) -> Array:
         """(B, ...) replicates, as far from the value as few clusters and other seeds take them."""

@@ -15,7 +15,7 @@ from driftline.eval.outcomes import check_stream
 from driftline.eval.protocols.ocrr.score import scored
 from driftline.eval.rows import Answers as Outcomes
 from driftline.eval.rows import Row, Run
-from driftline.eval.scoring.comparing import differences, ties_of
+from driftline.eval.scoring.comparing import compare, ties_of
 from driftline.eval.scoring.decay import half_lives
 from driftline.eval.scoring.sums import Drawn, combined, draws_of
 from driftline.eval.scoring.timeline import record
@@ -56,10 +56,10 @@ def test_p_of_a_difference_is_students_over_seeds_and_samples() -> None:
     assert of_seeds > of_single
     known, differ = of_samples - of_single, int((np.abs(gap.sum(0)) > 0).sum())
     freedom = (known + of_seeds) ** 2 / (known**2 / (differ - 1) + of_seeds**2 / 2)
-    found = differences(runs, None)
+    found = compare(runs)
     assert found is not None
     error = np.sqrt(known + of_seeds)
-    assert found.p[0, 1] == pytest.approx(2 * student.sf(gap.mean() / error, freedom), rel=0.2)
+    assert found.p_score[0, 1] == pytest.approx(2 * student.sf(gap.mean() / error, freedom), rel=0.2)
     half = (found.difference.high - found.difference.low)[0, 1] / 2
     assert half == pytest.approx(student.ppf(0.975, freedom) * error, rel=0.05)
 

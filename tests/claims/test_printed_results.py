@@ -20,6 +20,7 @@ import pytest
 from driftline.eval import outcomes
 from driftline.eval.reporting.files.exports import scores_tex
 from driftline.eval.reporting.report import results_of, write
+from driftline.eval.rows import groups
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.comparing import compare
 from driftline.stream_builder.stream import Split, Step, Stream
@@ -220,7 +221,7 @@ def test_accuracy_of_each_class_is_that_of_the_last_model(made: Path, counts: An
 
 def test_ps_are_adjusted_for_all_pairs(made: Path) -> None:
     """Holm: the smallest of three times 3, the next times 2, and none below the one before."""
-    found = compare(outcomes.find(sorted(p.parent for p in (made / "runs").rglob("run.json")))[0])
+    found = compare(groups(outcomes.find([made / "runs"])[0]))
     assert found is not None
     pairs = sorted((found.p_score[i, j], i, j) for i, j in ((0, 1), (0, 2), (1, 2)))
     highest = 0.0
