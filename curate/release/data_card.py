@@ -11,8 +11,7 @@ from typing import Any, Literal
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.images.changes import KINDS, alters, kinds_of
 from driftline.curate.release.card_sections import CARD_SECTIONS, parse_judgement
-from driftline.curate.release.croissant.provenance import maker
-from driftline.curate.release.croissant.responsible import coverage
+from driftline.curate.release.croissant import coverage, maker
 from driftline.curate.release.licences import Entry, hub_licences, labels, listed
 from driftline.curate.release.selection import absences
 from driftline.curate.validation.answers.rule_text import agreement_texts, answers_text, rule_text

@@ -19,10 +19,8 @@ from support.helpers import release_of
 from driftline.curate.core.atomic_io import read_json
 from driftline.curate.export import EXPORTS
 from driftline.curate.release import Release
-from driftline.curate.release.croissant import croissant
-from driftline.curate.release.croissant.responsible import responsible
-from driftline.curate.release.croissant.terms import usage
-from driftline.curate.release.licences import hub_licences, licence_list, licence_nodes
+from driftline.curate.release.croissant import croissant, responsible
+from driftline.curate.release.licences import hub_licences, licence_list, licence_nodes, usage
 from driftline.curate.release.settings import ReleaseSettings
 
 pytestmark = pytest.mark.usefixtures("croissant_cache")

@@ -1,7 +1,8 @@
 """Croissant 1.1 metadata of a release in tars or in Parquet: files, columns, licences, provenance, terms of use.
 
 The vocabulary is that of MLCommons (docs.mlcommons.org/croissant/docs/croissant-spec-1.1.html; its Appendix 1 is
-CONTEXT). Facts come from `release.json`. mlcroissant 1.1.1 reads 1.1, but not `excludes` and no FileSet in a FileSet.
+CONTEXT). Facts come from `release.json` and the sections of the judgement file; what neither says is "Not known".
+mlcroissant 1.1.1 reads 1.1, but not `excludes` and no FileSet in a FileSet.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
-from driftline.curate.release.croissant.provenance import maker, provenance_nodes
-from driftline.curate.release.croissant.responsible import coverage, responsible
-from driftline.curate.release.croissant.terms import usage
-from driftline.curate.release.licences import NOT_STATED, licence_nodes, listed
+from driftline.curate.images.changes import alters
+from driftline.curate.release.card_sections import CARD_SECTIONS, parse_judgement
+from driftline.curate.release.licences import NOT_STATED, licence_nodes, listed, usage
+from driftline.curate.validation.answers.rule_text import agreement_texts, answers_text, per_image, rule_text
 
 CONTEXT: dict[str, Any] = {
     "@language": "en",
@@ -49,6 +51,18 @@ FORMATS = {
 LICENCE = {"dataType": "sc:URL", "equivalentProperty": "sc:license"}
 NO_CHECKSUM = "https://github.com/mlcommons/croissant/issues/80"  # mlcroissant asks for one, and git has none
 HUB = re.compile(r"(https://huggingface\.co/datasets/[\w.-]+/[\w.-]+)/resolve/[^/]+/?")
+ACTIVITIES = {  # what was done → its item of Wikidata, as NeurIPS's editor of RAI metadata has it; stages
+    "Data collection": ("Q4929239", ("ingest", "filter", "fetch")),
+    "Data preprocessing": ("Q5227332", ("bucket", "embed", "retrieve")),
+    "Data annotation": ("Q109719325", ("ask", "tally")),
+}
+UNWRITTEN = "Not known: the makers of the release have not written it."
+USERS = "User-generated content data"
+SOURCES: dict[str, tuple[str | None, tuple[str, ...]]] = {  # source → its page; words of Croissant RAI 1.0
+    "yfcc": ("http://projects.dfki.uni-kl.de/yfcc100m/", ("Secondary Data analysis", "Web Scraping", USERS)),
+    "flickr": ("https://www.flickr.com/", ("Web API", USERS)),
+    "huggingface": (None, ("Secondary Data analysis",)),
+}
 
 
 def croissant(
@@ -133,7 +147,7 @@ def _document(
         document["temporalCoverage"] = span
     if provenance.get("published"):  # a setting, because the current date would make equal runs differ
         document["datePublished"] = provenance["published"]
-    return document | responsible(facts) | provenance_nodes(facts)
+    return document | responsible(facts) | _provenance(facts)
 
 
 def _pictures(tars: Sequence[tuple[str, str, int]], extensions: Sequence[str]) -> list[dict[str, Any]]:
@@ -189,3 +203,114 @@ def _columns(records: str, columns: Mapping[str, str], source: Mapping[str, Any]
         address = {**source, "extract": {"column": "licence_url"}}
         fields.append(_field(records, "license", "string", address) | LICENCE)
     return fields
+
+
+def _provenance(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The `prov:` properties (Croissant 1.1, "Provenance Representation"): what the release was derived from, what made
+    it, and their agents."""
+    provenance = facts["provenance"]
+    name = provenance["source"]
+    source = _prov("Entity", SOURCES.get(name, (None,))[0] or f"#source-{quote(name, safe='')}", name)
+    entities = [source]
+    if former := (facts.get("changes") or {}).get("against"):
+        entities.append(_prov("Entity", "#previous-version", f"{former['name']} {former['version']}"))
+    program = f"driftline {provenance['driftline']}, seed {provenance['seed']}"
+    software, encoder = (_prov("Agent", "#driftline", program),
+                         _prov("Agent", "#encoder", str(provenance["encoder"]["model"])))  # fmt: skip
+    people = [_prov("Agent", "#people", "people who answered")] if facts.get("answers", {}).get("people") else []
+    judges = [_prov("Agent", f"#judge-{i}", judge) for i, judge in enumerate(judges_of(facts))]
+    agents = ([software], [software, encoder], [software, *people, *judges])
+    activities = []
+    for (label, (item, stages)), own in zip(ACTIVITIES.items(), agents, strict=True):
+        counts = [(stage, provenance["counts"][stage]) for stage in stages if stage in provenance["counts"]]
+        text = "; ".join(f"{stage} read {count['read']} and kept {count['kept']}" for stage, count in counts)
+        activity = _prov("Activity", f"#{label.lower().replace(' ', '-')}", label)
+        activity |= {
+            "prov:type": {"@id": f"https://www.wikidata.org/wiki/{item}"},
+            "sc:description": text or "Not known: no stage is recorded.",
+            "prov:wasAssociatedWith": own,
+        }
+        activities.append(activity)
+    activities[0]["prov:used"] = {"@id": source["@id"]}
+    creator, _ = maker(facts)
+    attributed = {} if creator == NOT_STATED else {"prov:wasAttributedTo": _prov("Agent", "#creator", creator)}
+    return {"prov:wasDerivedFrom": entities, "prov:wasGeneratedBy": activities, **attributed}
+
+
+def maker(facts: Mapping[str, Any]) -> tuple[str, str]:
+    """Name and contact of who publishes the release; "not stated" where the settings do not say it.
+
+    >>> maker({"provenance": {"author": "A Lab <lab@example.org>"}}), maker({"provenance": {"author": "A Lab"}})
+    (('A Lab', 'lab@example.org'), ('A Lab', 'not stated'))
+    """
+    name, bracket, contact = (facts["provenance"].get("author") or "").partition("<")
+    return name.strip() or NOT_STATED, contact.rstrip("> ") if bracket and contact.rstrip("> ") else NOT_STATED
+
+
+def _prov(kind: str, id_: str, label: str) -> dict[str, Any]:
+    return {"@type": f"prov:{kind}", "@id": id_, "prov:label": label}
+
+
+def responsible(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The `rai:` properties (Croissant RAI 1.0). facts: content of `release.json`."""
+    provenance = facts["provenance"]
+    answers: Mapping[str, Mapping[str, int]] = facts.get("answers", {})
+    people, judges = answers.get("people"), judges_of(facts)
+    written = parse_judgement(provenance.get("judgement"))
+    changes = facts.get("file_changes", {})
+    steps = "; ".join(f"{text}: {n} images" for text, n in changes.items())
+    altered = sum(n for text, n in changes.items() if alters(text))
+    drops = "; ".join(
+        f"{stage}: " + ", ".join(f"{reason} {n}" for reason, n in counts["dropped"].items())
+        for stage, counts in provenance["counts"].items()
+        if counts["dropped"]
+    )
+    rule = (rule_text(provenance["validation"]), answers_text(answers))
+    nobody = "None: no person was asked."
+    return {
+        "rai:dataCollection": f"Pictures of the source {provenance['source']}, filtered, fetched, bucketed by time.",
+        "rai:dataCollectionType": list(SOURCES.get(provenance["source"], (None, ("Others",)))[1]),
+        "rai:dataCollectionRawData": (
+            "The photos that the source lists, one file each; `source_sha256` is of each file as it was fetched."
+        ),
+        "rai:dataCollectionMissingData": drops or "Nothing was dropped.",
+        "rai:dataCollectionTimeframe": time_span(facts),
+        "rai:dataPreprocessingProtocol": [
+            f"Candidates: the images nearest to each class's prompts by {provenance['encoder']['model']}.",
+            *([f"What was done to the files: {steps}."] if steps else []),
+        ],
+        "rai:dataManipulationProtocol": (
+            f"Encoded again with loss or shown otherwise than in the fetched file: {altered} images."
+            if changes
+            else "Not known: the release does not record what was done to its files."
+        ),
+        "rai:dataImputationProtocol": "Nothing was imputed: what a source does not state is empty in the table.",
+        "rai:dataAnnotationProtocol": " ".join(text for text in rule if text),
+        "rai:dataAnnotationPlatform": "Not known: where people answered is not recorded." if people else nobody,
+        "rai:dataAnnotationAnalysis": agreement_texts(provenance.get("agreement"))
+        or ["Not known: the release records no agreement." if people else nobody],
+        "rai:annotationsPerItem": per_image(people) if people else "0",
+        "rai:annotatorDemographics": "Not known: driftline does not ask for demographics." if people else nobody,
+        "rai:machineAnnotationTools": [str(provenance["encoder"]["model"]), *judges],
+        "rai:hasSyntheticData": bool(provenance.get("notice")) and "rendered" in provenance["notice"],
+        **{section.rai: written.get(section.title, UNWRITTEN) for section in CARD_SECTIONS if section.rai},
+    }
+
+
+def time_span(facts: Mapping[str, Any]) -> list[str]:
+    """Begin of the first bucket and end of the last one, as far as they are known."""
+    starts = [b["start"] for b in facts["buckets"] if b["start"]]
+    ends = [b["end"] for b in facts["buckets"] if b["end"]]
+    return [*starts[:1], *ends[-1:]]
+
+
+def coverage(facts: Mapping[str, Any]) -> str:
+    """The time span as an interval of ISO 8601; "" if an end is not known."""
+    span = time_span(facts)
+    return "/".join(span) if len(span) == 2 else ""
+
+
+def judges_of(facts: Mapping[str, Any]) -> list[str]:
+    """Names of the models that answered about published images."""
+    agreement = facts["provenance"].get("agreement") or {}
+    return list(agreement.get("judged", {}).get("judges", [])) if facts.get("answers", {}).get("judges") else []
