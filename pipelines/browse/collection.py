@@ -1,12 +1,14 @@
-"""The photos of a run or a release, or a stream's samples, as one table of DuckDB, in order of time."""
+"""The photos of a run or a release as one table of DuckDB, in order of time."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import duckdb
 import numpy as np
@@ -15,9 +17,11 @@ import numpy.typing as npt
 from driftline.curate.core.outside.secrets import without_secrets
 from driftline.curate.encoders import Encoder
 from driftline.curate.retrieval.vector_store import VectorFile
+from driftline.pipelines.reporting.photos import quoted
 from driftline.pipelines.run.stage import Context
 
 Row = Mapping[str, Any]
+Answer = TypeVar("Answer")
 Ints = npt.NDArray[np.int64]
 
 # Column → heading. A column is a facet of a collection in which it has several values.
@@ -41,12 +45,12 @@ OF_OWNERS = ("title", "place", "page_url", "path", "shard", "member", "vector", 
 
 @dataclass(frozen=True)
 class Source:
-    """What the opener of a run, a release or a stream returns."""
+    """What the opener of a run or a release returns."""
 
     name: str
     """of the collection"""
     kind: str
-    """run, release or stream"""
+    """run or release"""
     buckets: Sequence[str]
     """labels of the time buckets, in order"""
     picture: Callable[[Row], bytes | None]
@@ -161,24 +165,28 @@ def _typed(database: duckdb.DuckDBPyConnection, name: str, present: bool) -> str
     return f"{column}::{kind} AS {column}"
 
 
-def quoted(column: str) -> str:
-    """A column name in SQL: class is a word of the language for some databases."""
-    return f'"{column}"'
+class Recent(Generic[Answer]):
+    """Answers by question. One that is being made is waited for by those who ask the same, and by nobody else."""
 
+    def __init__(self, most: int) -> None:
+        """most: answers that are kept."""
+        self._most, self._lock = most, Lock()
+        self._answers: OrderedDict[str, Future[Answer]] = OrderedDict()
 
-def view(database: duckdb.DuckDBPyConnection, name: str, files: Sequence[Path], columns: Mapping[str, str]) -> None:
-    """A view of Parquet files with exactly these columns (name → type): NULL where the files lack one."""
-    import pyarrow.dataset
-
-    if not files:
-        empty = ", ".join(f"NULL::{kind} AS {quoted(column)}" for column, kind in columns.items())
-        database.execute(f"CREATE TEMP VIEW {name} AS SELECT {empty} WHERE false")
-        return
-    # Not read_parquet: it would read the characters *, ? and [ of a path as a pattern.
-    data = pyarrow.dataset.dataset([str(file) for file in files], format="parquet")
-    database.register(f"{name}_files", data)
-    shown = ", ".join(
-        f"{quoted(column)}::{kind} AS {quoted(column)}" if column in data.schema.names else f"NULL::{kind} AS {column}"
-        for column, kind in columns.items()
-    )
-    database.execute(f"CREATE TEMP VIEW {name} AS SELECT {shown} FROM {name}_files")
+    def get(self, question: str, make: Callable[[], Answer]) -> Answer:
+        """The stored answer, or that of `make`."""
+        with self._lock:
+            if first := question not in self._answers:
+                self._answers[question] = Future()
+                while len(self._answers) > self._most:
+                    self._answers.popitem(last=False)
+            self._answers.move_to_end(question)
+            answer = self._answers[question]
+        if first:
+            try:
+                answer.set_result(make())
+            except BaseException as error:
+                answer.set_exception(error)
+                with self._lock:
+                    self._answers.pop(question, None)
+        return answer.result()

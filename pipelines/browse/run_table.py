@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import Lock
 
-import duckdb
 import pyarrow as pa
 
 from driftline.curate.bucketing.settled import settle, settled_dates
@@ -17,54 +16,26 @@ from driftline.curate.images.local_files import read_local
 from driftline.curate.images.shards import Reader
 from driftline.curate.metadata.released_ids import released_ids
 from driftline.curate.metadata.withdrawals import address_digest, withdrawals
-from driftline.curate.retrieval.retrieve import FATES, text_encoder
+from driftline.curate.retrieval.retrieve import text_encoder
 from driftline.curate.retrieval.vector_store import Store
-from driftline.curate.validation.answers.verdicts import BEST
-from driftline.pipelines.browse.collection import Collection, Row, Source, view
-from driftline.pipelines.reporting.dropped import drops
+from driftline.pipelines.browse.collection import Collection, Row, Source
+from driftline.pipelines.reporting.photos import photos
 from driftline.pipelines.reporting.trace import trace
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import done_of, folder_of
-from driftline.pipelines.stages import STAGES
 from driftline.pipelines.stages.bucket import settled_of
 from driftline.pipelines.stages.embed import spec_of
 from driftline.pipelines.stages.filter import FilterTable
 from driftline.pipelines.web.dates import labels
 
 LARGEST = 64 << 20  # bytes of a local file that is shown
-TABLES: dict[str, tuple[str, str, dict[str, str]]] = {  # view → stage, files, columns
-    "ingested": (
-        "ingest",
-        "table/*.parquet",
-        dict.fromkeys(
-            ("id", "url", "path", "user", "nickname", "title", "page_url", "licence", "label", "extra"), "VARCHAR"
-        )
-        | {"row": "BIGINT", "uploaded": "BIGINT"},
-    ),
-    "fetched": ("fetch", "index.parquet", {"id": "VARCHAR", "shard": "VARCHAR", "fault": "VARCHAR"}),
-    "members": ("bucket", "members.parquet", {"id": "VARCHAR", "bucket": "INTEGER"}),
-    "candidates": (
-        "retrieve",
-        "candidates.parquet",
-        {"id": "VARCHAR", "concept": "VARCHAR", "score": "FLOAT", "fate": "VARCHAR"},
-    ),
-    "verdicts": ("tally", "verdicts.parquet", {"id": "VARCHAR", "concept": "VARCHAR", "verdict": "VARCHAR"}),
-    "answers": ("tally", "answers.parquet", {"id": "VARCHAR", "worker": "VARCHAR", "fault": "VARCHAR"}),
-    "published": ("publish", "release/metadata.parquet", {"id": "VARCHAR", "class": "VARCHAR"}),
-}
 # The first stage that dropped a photo gives the reason. A record that filter dropped may have the id of a photo that is
-# kept: nothing that later stages know of this id is its own. $: filled in from what the run has done.
+# kept: nothing that later stages know of this id is its own.
 QUERY = r"""
-WITH chosen AS (  -- a photo can be in several lists of candidates: its own fate is the best of them
-  SELECT id, min_by(concept, place) AS concept, min_by(fate, place) AS fate
-  FROM (SELECT *, coalesce(list_position($fates, fate), 99) - score / 10 AS place FROM candidates) GROUP BY id
-), judged AS (
-  SELECT id, min_by(concept, place) AS concept, min_by(verdict, place) AS verdict
-  FROM (SELECT *, list_position($verdicts, verdict) AS place FROM verdicts) GROUP BY id
-), judges AS (SELECT id, list_sort(list(DISTINCT worker)) AS judge FROM answers WHERE fault IS NULL GROUP BY id
-), late AS (SELECT row, any_value(reason) AS reason FROM dropped WHERE stage = 'filter' GROUP BY row
+WITH judges AS (SELECT id, list_sort(list(DISTINCT worker)) AS judge FROM answers WHERE fault IS NULL GROUP BY id
+), late AS (SELECT row, any_value(reason) AS reason FROM drops WHERE stage = 'filter' GROUP BY row
 ), lost AS (
-  SELECT id, min_by(stage || ': ' || reason, place) AS reason FROM dropped WHERE stage NOT IN ('ingest', 'filter')
+  SELECT id, min_by(stage || ': ' || reason, number) AS reason FROM drops WHERE stage NOT IN ('ingest', 'filter')
   GROUP BY id
 ), faults AS (SELECT DISTINCT ON (id) id, shard, fault FROM fetched
 ), records AS (
@@ -96,7 +67,7 @@ SELECT t.id, title,
 FROM traced t LEFT JOIN names b ON b.number = t.number LEFT JOIN settled s ON s.id = t.id
 UNION ALL
 SELECT coalesce(id, 'record ' || row), left(detail, 200), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-  NULL, NULL, NULL, NULL, 'ingest: ' || reason, row, 'dropped' FROM dropped WHERE stage = 'ingest'
+  NULL, NULL, NULL, NULL, 'ingest: ' || reason, row, 'dropped' FROM drops WHERE stage = 'ingest'
 """
 
 
@@ -107,14 +78,8 @@ def run_collection(context: Context) -> Collection:
         raise MissingFile(
             f"The stage ingest of {root} is not done.", "Expected photos.", f"Run: driftline run {root} --until ingest."
         )
-    database = duckdb.connect()
-    inputs: list[Path] = []
-    for name, (stage, pattern, columns) in TABLES.items():
-        folder = folder_of(root, stage)
-        files = sorted(folder.glob(pattern)) if done_of(root, stage) is not None else []
-        inputs += files
-        view(database, name, files, columns)
-    database.register("dropped", _drops(root))
+    database = photos(root)
+    database.execute("CREATE TEMP TABLE drops AS FROM dropped")
     database.register("settled", _settled(root))
     names = released_ids(root)
     pairs = [pa.array(list(ids), pa.string()) for ids in (names, names.values())]
@@ -138,14 +103,11 @@ def run_collection(context: Context) -> Collection:
         encoder=_encoder(context) if store else None,
         context=context,
         trace=lambda id_: trace(root, id_),
-        inputs=inputs,
+        inputs=sorted(root.glob("stages/*/done.json")),
         settle=lambda id_, text: settle(settled_of(root), id_, text),
         withdrawn=withdrawn_of(context, names),
     )
-    query = QUERY
-    for name, order in (("$fates", FATES), ("$verdicts", BEST)):
-        query = query.replace(name, "[" + ", ".join(f"'{value}'" for value in order) + "]")
-    return Collection(source, database, query)
+    return Collection(source, database, QUERY)
 
 
 def withdrawn_of(context: Context, names: Mapping[str, str]) -> Callable[[], Callable[[Row], bool]]:
@@ -172,20 +134,6 @@ def withdrawn_of(context: Context, names: Mapping[str, str]) -> Callable[[], Cal
         return is_listed
 
     return now
-
-
-def _drops(root: Path) -> pa.Table:
-    """What the finished stages dropped: (place of the stage, stage, row, id, reason, detail)."""
-    kinds = {"row": pa.int64(), "id": pa.string(), "reason": pa.string(), "detail": pa.string()}
-    schema = pa.schema([("place", pa.int64()), ("stage", pa.string()), *kinds.items()])
-    tables = [schema.empty_table()]
-    for place, stage in enumerate(STAGES):
-        for table in drops(root, stage) if done_of(root, stage) is not None else ():
-            names, n = table.column_names, len(table)
-            columns = [table[name] if name in names else pa.nulls(n, kind) for name, kind in kinds.items()]
-            own = [pa.array([place] * n, pa.int64()), pa.array([stage] * n, pa.string())]
-            tables.append(pa.table([*own, *columns], schema=schema))
-    return pa.concat_tables(tables)
 
 
 def _settled(root: Path) -> pa.Table:

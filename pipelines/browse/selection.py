@@ -11,9 +11,9 @@ import numpy as np
 
 from driftline.curate.core.errors import BadConfig, did_you_mean
 from driftline.curate.core.outside.names import is_count
-from driftline.pipelines.browse.collection import FACETS, LISTS, Collection, Ints, quoted
-from driftline.pipelines.browse.recent import Recent
+from driftline.pipelines.browse.collection import FACETS, LISTS, Collection, Ints, Recent
 from driftline.pipelines.browse.vectors import Vectors
+from driftline.pipelines.reporting.photos import quoted
 
 VALUES = 12  # of a facet that are shown; the page asks for more
 BINS = 160  # of the timeline

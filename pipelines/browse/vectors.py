@@ -11,8 +11,7 @@ import numpy.typing as npt
 
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.vectors import unit
-from driftline.pipelines.browse.collection import Collection
-from driftline.pipelines.browse.recent import Recent
+from driftline.pipelines.browse.collection import Collection, Recent
 
 if TYPE_CHECKING:
     from driftline.curate.encoders import Encoder

@@ -217,8 +217,8 @@ def status(
         raise BadConfig(f"{reasons[0]!r} was given without --dropped.", "Expected both.", "Add --dropped.")
     entries = runner.status(context, verify)
     if dropped:
-        from driftline.pipelines.reporting.dropped import dropped as rows_of
-        from driftline.pipelines.reporting.dropped import text
+        from driftline.pipelines.reporting.photos import dropped as rows_of
+        from driftline.pipelines.reporting.photos import text
 
         rows = rows_of(directory, several(reasons))
         return show({"stages": entries, "dropped": rows}, text(rows, context.config))

@@ -101,13 +101,13 @@ def evaluated(
     controls: protocol → which learners have a control, and its draws.
     """
     out, run_log = context.root, context.run_log
+    more: dict[str, Any] = {"executor": context.executor, "stream_folder": out / "stream"}
     release = Release.open(out)
     stream = from_release(release, features).save(out / "stream")
     for protocol in PROTOCOLS:
         with run_log.progress(protocol, len(learners) * seeds, "runs") as tick:
             results = evaluate(stream, protocol, learners, list(range(seeds)), out=out / "runs", progress=tick)
         if protocol in controls:
-            more = {"executor": context.executor, "stream_folder": out / "stream"}
             controlled(results, out=out / "runs", log=run_log, **controls[protocol], **more)
     return release, stream
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from driftline.curate.core.errors import BadConfig, DriftlineError, MissingFile
-from driftline.pipelines.run.run_folder import Run
+from driftline.curate.core.errors import BadConfig, DriftlineError
+from driftline.pipelines.run.run_folder import Run, open_folder
 
 if TYPE_CHECKING:  # a run can be made and looked at without numpy and pyarrow
     from driftline.curate.release.format import Release
@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # a run can be made and looked at without numpy and pyarrow
     Place = str | Path | Run | Release
 Names = str | Sequence[str]
 Answer = dict[str, Any]
+open = open_folder
 FLAGS = {"start": "--from", "settings": "--set"}  # parameter → its option, of those that have another name
 
 
@@ -88,22 +89,6 @@ def _flat(settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield from ((f"{key}.{name}", setting) for name, setting in value.items())
         else:
             yield key, value
-
-
-def open(path: str | Path) -> Run | Release | Stream:
-    """A run folder, a release or a stream, by its content. Raises MissingFile for anything else."""
-    from driftline.curate.release.format import Release
-    from driftline.stream_builder.stream import Stream
-
-    folder = Path(path)
-    if (folder / "driftline.yaml").is_file():
-        return Run.open(folder)
-    if (folder / "release.json").is_file():
-        return Release.open(folder)
-    if (folder / "stream.json").is_file():
-        return Stream.load(folder)
-    files = "driftline.yaml, release.json and stream.json"
-    raise MissingFile(f"{folder} has none of {files}.", "Expected a run folder, a release or a stream.")
 
 
 def init(

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from driftline.curate.core.errors import MissingFile
 from driftline.curate.core.group_split import describe_splits, draw_sides
 from driftline.curate.core.seeding import rng_for, time_order
 from driftline.curate.images.changes import KINDS, NONE, kinds_of
@@ -22,6 +21,7 @@ from driftline.curate.release.settings import COPY_BITS
 from driftline.eval.plain import plain
 from driftline.eval.reporting.step_names import named_steps
 from driftline.eval.scoring.power import smallest_ageing
+from driftline.pipelines.run.run_folder import Run, open_folder
 from driftline.pipelines.web.dates import labels as bucket_labels
 from driftline.stream_builder.builders.release import release_groups
 from driftline.stream_builder.measures.label_correlation import correlation_of, correlation_of_stream
@@ -38,19 +38,13 @@ EXAMPLES = 20  # findings that are listed
 def audit(path: Path, bits: int = COPY_BITS) -> dict[str, Any]:
     """Findings about the release (or run folder) or the stream at `path`.
 
-    bits: of 64, in which hashes of near-duplicates may differ (`copies_by_hash`). Raises MissingFile for a folder that
-    is neither.
+    bits: of 64, in which hashes of near-duplicates may differ (`copies_by_hash`). Raises MissingFile for another
+    folder.
     """
-    if (path / "stream.json").is_file():
-        return audit_stream(Stream.load(path))
-    try:
-        release = Release.open(path)
-    except MissingFile:
-        raise MissingFile(
-            f"{path} is neither a release, nor a run that published one, nor a stream.",
-            "Expected a folder with release.json or stream.json.",
-        ) from None
-    return audit_release(release, bits)
+    opened = open_folder(path)
+    if isinstance(opened, Stream):
+        return audit_stream(opened)
+    return audit_release(opened.release() if isinstance(opened, Run) else opened, bits)
 
 
 def audit_release(release: Release, bits: int = COPY_BITS) -> dict[str, Any]:

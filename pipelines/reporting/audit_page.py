@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import base64
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from PIL import Image
 
 from driftline.curate.core.errors import DriftlineError
 from driftline.curate.metadata.clocks import contradiction_sentence, reset_sentence
@@ -15,10 +22,9 @@ from driftline.curate.release import Release
 from driftline.eval.plotting.charts import Figure, Picture
 from driftline.eval.plotting.charts import lines as line_chart
 from driftline.eval.scoring.power import Power
-from driftline.pipelines.browse.collection import Collection
-from driftline.pipelines.browse.release_table import release_collection, stream_collection
 from driftline.pipelines.web.rendering import stylesheet, template
 from driftline.pipelines.web.thumbnails import small
+from driftline.stream_builder.stream import Stream
 
 EDGE = 120  # pixels of a picture
 GROUP = 8  # pictures of one group
@@ -49,22 +55,38 @@ Pictures = Mapping[str, Sequence[Shown]]
 
 def pictures(path: Path, findings: Mapping[str, Any]) -> Pictures:
     """Id → the images with this id, for all that the page shows. path: what was audited."""
-    collection = stream_collection(path) if findings["kind"] == "stream" else release_collection(Release.open(path))
     wanted = [id_ for group in findings["near_copies"]["examples"] for id_ in group[:GROUP]]
     wanted += [s["id"] for s in findings.get("neighbours", {}).get("most_suspicious", [])]
-    numbers = collection.numbers("SELECT n FROM photos WHERE list_contains(?, id) ORDER BY n", [wanted])
-    shown: dict[str, list[Shown]] = {}
-    for row in collection.photos(numbers.tolist()):
-        label, bucket, split = (str(row[name] or "") for name in ("class", "bucket", "split"))
-        shown.setdefault(row["id"], []).append(Shown(row["id"], label, bucket, split, _jpeg(collection, row)))
+    names, shown = findings["bucket_names"], dict[str, list[Shown]]()
+    if findings["kind"] == "release":
+        release = Release.open(path)
+        found = release.table.filter(pc.is_in(release.table["id"], value_set=pa.array(wanted, pa.string())))
+        rows = {row["id"]: row for row in found.to_pylist()}
+        for id_, data in release.images(ids=rows):
+            label, bucket, side = (rows[id_].get(name) for name in ("class", "bucket", "split_0"))
+            shown[id_] = [Shown(id_, label, names[str(bucket)], side or "", _jpeg(data))]
+        return shown
+    stream = Stream.load(path)
+    for step in stream.steps:
+        for side, split in step.splits.items():
+            for at in np.flatnonzero(np.isin(np.asarray(split.ids, np.str_), wanted)):
+                id_, sample = str(split.ids[at]), np.asarray(split.x[at])
+                picture = _png(sample) if sample.dtype == np.uint8 and sample.ndim in (2, 3) else b""
+                image = Shown(id_, stream.classes[split.y[at]], names[str(step.index)], side, _jpeg(picture))
+                shown.setdefault(id_, []).append(image)
     return shown
 
 
-def _jpeg(collection: Collection, row: Mapping[str, Any]) -> str:
+def _png(pixels: npt.NDArray[np.uint8]) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(pixels.squeeze()).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def _jpeg(data: bytes) -> str:
     try:
-        data = collection.source.picture(row)
-        return "" if data is None else base64.b64encode(small(data, EDGE)).decode()
-    except (DriftlineError, OSError):  # an image that cannot be decoded is no reason to have no page
+        return base64.b64encode(small(data, EDGE)).decode() if data else ""
+    except DriftlineError:  # an image that cannot be decoded is no reason to have no page
         return ""
 
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
+import duckdb
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
@@ -20,8 +20,7 @@ from driftline.curate.metadata.released_ids import released_ids
 from driftline.curate.store.database import open_store
 from driftline.curate.store.photos import history as past
 from driftline.pipelines.config.loader import load
-from driftline.pipelines.reporting.dropped import drops
-from driftline.pipelines.run.stage import parts_of
+from driftline.pipelines.reporting.photos import photos
 from driftline.pipelines.run.state import done_of, folder_of, kept_changes
 from driftline.pipelines.stages import STAGES
 
@@ -47,7 +46,8 @@ def history(root: Path, id_: str) -> dict[str, Any]:
     """
     released = released_ids(root)
     id_ = id_.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    id_ = next((own for own, name in released.items() if name == id_), None) or _id_of(root, id_)
+    database = photos(root)
+    id_ = next((own for own, name in released.items() if name == id_), None) or _id_of(root, database, id_)
     events: list[dict[str, Any]] = []
     either_id = [id_]
     for name, folder in ((name, folder_of(root, name)) for name in STAGES):
@@ -71,7 +71,7 @@ def history(root: Path, id_: str) -> dict[str, Any]:
             "Expected an id of stages/01_ingest/table, or the path, file name or URL of a photo.",
             "Records that could not be read have no id: see stages/01_ingest/rejects.",
         )
-    return {"id": id_, "events": events, "ended": _ended(root, id_, events)}
+    return {"id": id_, "events": events, "ended": _ended(database, id_, events)}
 
 
 def _add_attempts(root: Path, events: list[dict[str, Any]]) -> None:
@@ -127,47 +127,27 @@ def shown(key: str, value: Any) -> Any:
         return value
 
 
-def _id_of(root: Path, name: str) -> str:
+def _id_of(root: Path, database: duckdb.DuckDBPyConnection, name: str) -> str:
     """The id of the photo with this path, file name or URL; what is none of them, as given."""
-    ids: set[str] = set()
-    for part in parts_of(folder_of(root, "ingest")):
-        file = pq.ParquetFile(part)
-        for group in range(file.num_row_groups):
-            rows = file.read_row_group(group, ["id", "path", "url"])
-            if pc.any(pc.match_substring_regex(rows["id"], rf"\A{re.escape(name)}\z")).as_py():
-                return name
-            ids |= _with_place(rows, name)
-    for part in sorted((folder_of(root, "ingest") / "rejects").glob("*.parquet")):
-        ids |= _rejected(pq.ParquetFile(part).read(["id", "detail"]), name)
+    if database.execute("SELECT 1 FROM ingested WHERE id = ? LIMIT 1", [name]).fetchone():
+        return name
+    end, whole, ids = f"/{name.removeprefix('./')}", Path(name).absolute().as_posix(), set[str]()
+    if name.strip("./"):
+        same = "path = $whole OR ends_with('/' || path, $end) OR ends_with('/' || url, $end)"
+        found = database.execute(f"SELECT id FROM ingested WHERE {same}", {"whole": whole, "end": end})
+        ids = {id_ for (id_,) in found.fetchall()}
+    # The detail of a file that could not be read begins with its path, or the end of its path.
+    file = name.rpartition("/")[2]
+    unread = "SELECT id, detail FROM dropped WHERE stage = 'ingest' AND id <> '' AND contains(detail, ?)"
+    for id_, detail in database.execute(unread, [file or "/"]).fetchall():
+        path, named, rest = detail.partition(file)
+        path = f"/{path}{named}"
+        if (path.endswith(end) or f"/{whole}".endswith(path)) and (not rest or rest.startswith((": ", " ("))):
+            ids.add(id_)
     if len(ids) > 1:
         shown = ", ".join(sorted(ids)[:5])
         raise UnknownName(f"{len(ids)} photos of {root} are named {name!r}.", "Give one id.", f"The first: {shown}.")
     return ids.pop() if ids else name
-
-
-def _with_place(rows: pa.Table, place: str) -> set[str]:
-    """Ids of the rows whose path or URL is, or ends in, what was given."""
-    if not place.strip("./"):
-        return set()
-    end = re.escape(place.removeprefix("./"))
-    whole = re.escape(str(Path(place).absolute()))
-    match = pc.or_(
-        pc.fill_null(pc.match_substring_regex(rows["path"], rf"\A{whole}\z|(\A|/){end}\z"), False),
-        pc.fill_null(pc.match_substring_regex(rows["url"], rf"(\A|/){end}\z"), False),
-    )
-    return set(rows["id"].filter(match).to_pylist())
-
-
-def _rejected(rows: pa.Table, place: str) -> set[str]:
-    """Ids of the rejected files whose path, which begins the detail, is, ends in, or is the end of what was given."""
-    file, absolute = place.rpartition("/")[2], f"/{Path(place).absolute().as_posix()}"
-    ids = set()
-    for row in rows.filter(pc.fill_null(pc.match_substring(rows["detail"], file or "/"), False)).to_pylist():
-        path, named, rest = row["detail"].partition(file)
-        path = f"/{path}{named}"
-        same = path.endswith(f"/{place.removeprefix('./')}") or absolute.endswith(path)
-        ids |= {row["id"]} if same and row["id"] and (not rest or rest.startswith((": ", " ("))) else set()
-    return ids
 
 
 def _rows(path: Path, id_: str) -> list[dict[str, Any]]:
@@ -205,19 +185,16 @@ def _details(row: Mapping[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in row.items() if k not in hidden and v is not None}
 
 
-def _ended(root: Path, id_: str, events: Sequence[Mapping[str, Any]]) -> str:
-    """How it ended, as `drops` has it."""
-    last = str(events[-1]["stage"])
-    if last == "publish" and events[-1]["outcome"] == "kept":
+def _ended(database: duckdb.DuckDBPyConnection, id_: str, events: Sequence[Mapping[str, Any]]) -> str:
+    """How it ended, by the view `dropped`."""
+    last, outcome = str(events[-1]["stage"]), str(events[-1]["outcome"])
+    if last == "publish" and outcome == "kept":
         return "It is in the release."
-    stages = list(STAGES)
-    for stage in stages[stages.index(last) :]:
-        if stage == "filter" and events[-1]["outcome"] == "kept":
-            continue  # another record with this id was dropped
-        for table in drops(root, stage):
-            row = table.filter(pc.fill_null(pc.match_substring_regex(table["id"], rf"\A{re.escape(id_)}\z"), False))
-            if len(row):
-                return f"It was dropped at {stage}: {row['reason'][0].as_py()}."
-    if events[-1]["outcome"].startswith("dropped"):  # a record without an id
-        return f"It was dropped at {last}: {events[-1]['outcome'].removeprefix('dropped: ')}."
+    # Where filter kept it, another record with this id was dropped.
+    query = "SELECT stage, reason FROM dropped WHERE id = ? AND number >= ? AND NOT (stage = 'filter' AND ?)"
+    values = [id_, list(STAGES).index(last), outcome == "kept"]
+    if row := database.execute(f"{query} ORDER BY number LIMIT 1", values).fetchone():
+        return f"It was dropped at {row[0]}: {row[1]}."
+    if outcome.startswith("dropped"):  # a record without an id
+        return f"It was dropped at {last}: {outcome.removeprefix('dropped: ')}."
     return f"It was last seen at {last}: later stages have not run."

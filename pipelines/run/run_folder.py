@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from driftline.curate.core.errors import DriftlineError
+from driftline.curate.core.errors import DriftlineError, MissingFile
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.executor.local import default_workers
 from driftline.curate.core.notebook import Thumbnail, table
@@ -21,6 +22,7 @@ from driftline.pipelines.run.state import folder_of, kept_changes
 
 if TYPE_CHECKING:  # imported where it is used: a run can be made and looked at without numpy and pyarrow
     from driftline.curate.release import Release
+    from driftline.stream_builder.stream import Stream
 
 SHOWN, A_ROW = 24, 8  # images of a run without a release
 
@@ -57,14 +59,14 @@ class Run:
         "waiting"; call it again when they are in DIR/answers. Raises DriftlineError.
         """
         executor = Executor(workers=workers or default_workers())
-        return runner.run(self._context(settings or {}, executor, quiet=False), start, until, yes)
+        return runner.run(self.context(settings or {}, executor, quiet=False), start, until, yes)
 
     def status(self, settings: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
         """Each stage: {"stage", "state", "counts", "seconds", and maybe a "note"}.
 
         settings: by dotted path, instead of those of the last run and of the file.
         """
-        return runner.status(self._context(settings or {}))
+        return runner.status(self.context(settings or {}))
 
     def trace(self, photo: str) -> dict[str, Any]:
         """One photo's history: {"id", "events", "ended"}. Raises UnknownName."""
@@ -80,7 +82,7 @@ class Run:
         from driftline.pipelines.browse.run_table import run_collection
         from driftline.pipelines.web.thumbnails import THUMBNAIL, small
 
-        context = self._context({})
+        context = self.context()
         collection = run_collection(context)
         found, _ = Prompts(context, collection).view(Query.parse("\n".join(prompts)), "", count)
         rows = {bucket.name: [
@@ -95,7 +97,10 @@ class Run:
 
         return Release.open(self.path)
 
-    def _context(self, settings: Mapping[str, Any], executor: Executor | None = None, quiet: bool = True) -> Context:
+    def context(
+        self, settings: Mapping[str, Any] = MappingProxyType({}), executor: Executor | None = None, quiet: bool = True
+    ) -> Context:
+        """What its stages work with: the settings of the last run, and these."""
         changes = kept_changes(self.path, _changes(settings))
         config = load(self.path / "driftline.yaml", changes)
         return Context(
@@ -155,3 +160,16 @@ def _changes(settings: Mapping[str, Any]) -> list[str]:
         for name, value in (section.items() if isinstance(section, Mapping) else [(None, section)])
     }
     return [f"{key}={json.dumps(value, default=str)}" for key, value in flat.items()]
+
+
+def open_folder(path: str | Path) -> Run | Release | Stream:
+    """A run folder, a release or a stream, by its content. Raises MissingFile for anything else."""
+    from driftline.curate.release import Release
+    from driftline.stream_builder.stream import Stream
+
+    folder = Path(path)
+    for name, read in (("driftline.yaml", Run.open), ("release.json", Release.open), ("stream.json", Stream.load)):
+        if (folder / name).is_file():
+            return read(folder)
+    files = "driftline.yaml, release.json and stream.json"
+    raise MissingFile(f"{folder} has none of {files}.", "Expected a run folder, a release or a stream.")

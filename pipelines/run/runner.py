@@ -185,7 +185,7 @@ def _entry(stage: Stage, stale: bool, verify: bool) -> dict[str, Any]:
     if state.done:
         counts = state.done["counts"]
         if (folder_of(state.root, "tally") / "asked.parquet").is_file():  # later rounds may have changed them
-            from driftline.pipelines.reporting.dropped import counts_of
+            from driftline.pipelines.reporting.photos import counts_of
 
             counts = counts_of(state.root, stage.name)
         entry |= {"state": "stale", "counts": counts, "seconds": state.done["seconds"]}

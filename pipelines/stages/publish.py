@@ -146,7 +146,7 @@ class Publish(Stage):
 
     def _provenance(self, inputs: Mapping[str, Path]) -> dict[str, Any]:
         """What the release says of its run."""
-        from driftline.pipelines.reporting.dropped import counts_of
+        from driftline.pipelines.reporting.photos import counts_of
 
         config, cut = self.context.config, self.context.config.buckets
         joined = {"joined": {"unit": cut.unit, "min_photos": cut.min_photos}} if cut.joins else {}

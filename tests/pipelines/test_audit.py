@@ -210,7 +210,7 @@ def test_axe_finds_nothing_on_the_page(release: Release, tmp_path: Path) -> None
 
 
 def test_another_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(MissingFile, match="neither a release, nor a run that published one, nor a stream"):
+    with pytest.raises(MissingFile, match="Expected a run folder, a release or a stream"):
         audit(tmp_path)
 
 

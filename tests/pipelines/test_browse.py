@@ -89,7 +89,7 @@ class TestTheTable:
         assert not opened.source.vectors
 
     def test_another_folder_is_refused(self, tmp_path: Path) -> None:
-        with pytest.raises(MissingFile, match="neither a run nor a release"):
+        with pytest.raises(MissingFile, match="Expected a run folder, a release or a stream"):
             open_collection(tmp_path)
 
     def test_a_file_that_is_no_image_file_is_not_read(self, collection: Collection, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from driftline.curate.core.run_log import RunLog
 from driftline.pipelines.browse.opening import open_collection
 from driftline.pipelines.browse.server import shown_date
 from driftline.pipelines.config.loader import load
-from driftline.pipelines.reporting.dropped import dropped
+from driftline.pipelines.reporting.photos import dropped
 from driftline.pipelines.reporting.trace import text, trace
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.stage import Context

@@ -27,7 +27,7 @@ from driftline.curate.validation.settings import PRICES
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.forecast.needs import forecast
 from driftline.pipelines.forecast.text import text
-from driftline.pipelines.reporting.dropped import dropped
+from driftline.pipelines.reporting.photos import dropped
 from driftline.pipelines.reporting.trace import trace
 from driftline.pipelines.run.plan import plan
 from driftline.pipelines.run.runner import run
