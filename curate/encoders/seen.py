@@ -6,16 +6,19 @@ no source is "unknown".
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from driftline.curate.core.atomic_io import write_text
 from driftline.curate.core.errors import BadConfig, reason
 
-UNKNOWN, NO_DATA = "unknown", "no data"
+UNKNOWN = "unknown"
 FILE = "seen.yaml"  # of a model's folder: trained_until, data, source
 DATE = re.compile(r"\d{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?")
 
@@ -37,50 +40,13 @@ class Seen:
 
 
 NOBODY = Seen()
-OPENAI = Seen(
-    "2021-01",
-    "OpenAI's own pairs, not published",
-    "model date January 2021: github.com/openai/CLIP, model-card.md",
-)
-IMAGENET = Seen(
-    "2012", "ImageNet", "labelled July 2008 to April 2010: en.wikipedia.org/wiki/ImageNet; tasks of 2012 or older"
-)
-LAION_5B = Seen("2022-03", "LAION-5B", "released in March 2022: laion.ai/blog/laion-5b, en.wikipedia.org/wiki/LAION")
-DATACOMP = Seen("2023-04", "DataComp, from Common Crawl", "arXiv:2304.14108, April 2023")
-DINOV2 = Seen("2023-04", "LVD-142M", "arXiv:2304.07193, April 2023; github.com/facebookresearch/dinov2, MODEL_CARD.md")
-PAIRS_1B = Seen(
-    "2021",
-    "1 billion pairs of sentences",
-    "made in Hugging Face's community week of 2021: model card of sentence-transformers/all-MiniLM-L6-v2; "
-    "huggingface.co/blog/1b-sentence-embeddings",
-)
-CLIP_TAGS = {  # of open_clip's weights
-    r"openai": OPENAI,
-    r"yfcc15m": Seen("2014", "YFCC100M, English texts", "published by Flickr in 2014: arXiv:1503.01817"),
-    r"cc12m": Seen("2021-02", "Conceptual 12M", "arXiv:2102.08981, February 2021"),
-    r"laion400m_e3[12]": Seen(
-        "2021-08", "LAION-400M", "crawled 2014 to 2021, published 20 August 2021: laion.ai/blog/laion-400-open-dataset"
-    ),
-    r"laion2b(_s\d+b_b\d+k|_e16)": LAION_5B,
-    r"laion5b_s13b_b90k": LAION_5B,
-    r"(datacomp|commonpool)_\w+": DATACOMP,
-    r"metaclip_400m": Seen(
-        "2023-09", "MetaCLIP-400M", "released 28 September 2023: github.com/facebookresearch/MetaCLIP, README.md"
-    ),
-}
-RECIPE = r"((tv2?|a1h?|a2|a3|ra\d?|augreg2?|orig|timm)_)?"  # of training, in timm's tags
-TIMM_TAGS = {  # data of timm's weights; a tag with other words is unknown
-    RECIPE + r"in(1k|12k|21k|22k)(_ft_in1k)?": IMAGENET,
-    r"openai": OPENAI,
-    r"lvd142m": DINOV2,
-}
-SENTENCES = {r"(sentence-transformers/)?all-(MiniLM-L(6|12)-v[12]|mpnet-base-v[12]|distilroberta-v1)": PAIRS_1B}
-DRAWN = "photos that a program draws"
-BUILT_IN = {
-    "driftline-photo-world": Seen("2014-04", DRAWN, "part of driftline"),
-    "driftline-photos-of-2004": Seen("2004", DRAWN, "part of driftline"),
-    "driftline-paintings-before-1904": Seen("1903", "the USDA's older watercolours", "part of driftline"),
-}
+
+
+@cache
+def claims() -> list[tuple[str, str, Seen]]:
+    """(kind of encoder, pattern of MODEL:WEIGHTS, what it has seen) of the known ones: seen.csv."""
+    rows = csv.reader(files(__package__).joinpath("seen.csv").read_text(encoding="utf-8").splitlines()[1:])
+    return [(kind, pattern, Seen(*claim)) for kind, pattern, *claim in rows]
 
 
 def seen(kind: str, model: str, weights: str | None = None) -> Seen:
@@ -89,17 +55,10 @@ def seen(kind: str, model: str, weights: str | None = None) -> Seen:
     for place in (weights, model):
         if place and (Path(place) / FILE).is_file():
             return declared(Path(place) / FILE)
-        if place in BUILT_IN:
-            return BUILT_IN[place]
-    if kind == "ngrams":
-        return Seen(NO_DATA, "none: counts of letters", "part of driftline")
-    if kind == "sentence":
-        return _matching(SENTENCES, model)
-    return _matching({"clip": CLIP_TAGS, "backbone": TIMM_TAGS}.get(kind, {}), weights or "")
-
-
-def _matching(table: dict[str, Seen], name: str) -> Seen:
-    return next((claim for pattern, claim in table.items() if re.fullmatch(pattern, name)), NOBODY)
+    name = f"{model}:{weights or ''}"
+    return next(
+        (claim for of, pattern, claim in claims() if of in (kind, "any") and re.fullmatch(pattern, name)), NOBODY
+    )
 
 
 def declared(path: Path) -> Seen:

@@ -5,6 +5,7 @@ Nothing here imports torch, so that a missing model is said at once.
 
 from __future__ import annotations
 
+import csv
 import os
 import shutil
 import socket
@@ -12,6 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies
@@ -51,30 +53,12 @@ class Weights:
         return seen("clip", self.model, self.tag)
 
 
-KNOWN = {
-    weights.name: weights
-    for weights in (
-        Weights("RN50", "yfcc15m", 408, "MIT", "timm/resnet50_clip.yfcc15m"),
-        Weights("RN101", "yfcc15m", 479, "MIT", "timm/resnet101_clip.yfcc15m"),
-        Weights("RN50", "cc12m", 408, "MIT", "timm/resnet50_clip.cc12m"),
-        Weights("RN50", "openai", 408, "MIT", "timm/resnet50_clip.openai"),
-        Weights("RN101", "openai", 479, "MIT", "timm/resnet101_clip.openai"),
-        Weights("ViT-B-32", "openai", 605, "MIT", "timm/vit_base_patch32_clip_224.openai"),
-        Weights("ViT-B-16", "openai", 599, "MIT", "timm/vit_base_patch16_clip_224.openai"),
-        Weights("ViT-L-14", "openai", 1711, "MIT", "timm/vit_large_patch14_clip_224.openai"),
-        Weights(
-            "ViT-B-32", "laion2b_s34b_b79k", 605, "MIT", "laion/CLIP-ViT-B-32-laion2B-s34B-b79K"
-        ),
-        Weights(
-            "ViT-B-32", "datacomp_xl_s13b_b90k", 605, "MIT",
-            "laion/CLIP-ViT-B-32-DataComp.XL-s13B-b90K",
-        ),
-        Weights(
-            "ViT-B-32", "metaclip_400m", 605, "CC-BY-NC-4.0",
-            "timm/vit_base_patch32_clip_224.metaclip_400m",
-        ),
-    )
-}  # fmt: skip
+def _known() -> dict[str, Weights]:
+    rows = csv.reader(files(__package__).joinpath("weights.csv").read_text(encoding="utf-8").splitlines()[1:])
+    return {w.name: w for w in (Weights(model, tag, int(size), *rest) for model, tag, size, *rest in rows)}
+
+
+KNOWN = _known()
 
 
 def repository_of(model: str, tag: str | None) -> str | None:
