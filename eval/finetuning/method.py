@@ -51,7 +51,7 @@ def run(method: Method, data: Data, work: Work, n_classes: int, x_shape: tuple[i
         return _joint(method, data, work, start)
     if method.history == "each":
         return _each(method, data, work, start)
-    if method.final == "pooled":
+    if method.mode == "pooled":
         return _pooled(method, data, work, start, len(data.train), "all steps")[0]
     if method.history == "none":
         return adapt(method, work, start, data, len(data.train) - 1, [], start)[0]
@@ -72,7 +72,7 @@ def _pooled(method: Method, data: Data, work: Work, start: Net, steps: int, stag
     if (weights := method.step_weights(len(data.train), steps)) is not None:
         train = [samples.weighted(weight) for samples, weight in zip(train, weights, strict=True)]
     domains = [pooled(train)] if method.history == "erm" else train
-    whole = steps == len(data.train) and method.final == "pooled"
+    whole = steps == len(data.train) and method.mode == "pooled"
     val = data.val[-1] if whole else pooled(data.val[: min(steps, len(data.val) - 1)])
     terms = {"penalty": method.irm_penalty} if method.irm_penalty != 1 else {}
     grid = work.grid("base")
@@ -92,24 +92,24 @@ def adapt(
     """The network, adapted to step t by the final mode. first: the untrained network. lr: instead of the grid's
     learning rates."""
     stage, train, val = f"step {t}", [data.train[t]], data.val[t]
-    if method.final in SIDES:
-        rng = _rng(work, "sides", method.final, t)
-        sided = adapters.with_sides(net, method.final, rng, method.new_ends)
+    if method.mode in SIDES:
+        rng = _rng(work, "sides", method.mode, t)
+        sided = adapters.with_sides(net, method.mode, rng, method.new_ends)
         pulled: Pulled = ("ends", adapters.ends_to_old) if method.new_ends else None
         return work.tuned(stage, sided, train, val, work.grid("side" if pulled else "base"), pulled=pulled)
-    if method.final in LOW_RANK:
-        low = adapters.with_low_rank(net, method.final, method.rank, _rng(work, "low rank", method.final, t))
+    if method.mode in LOW_RANK:
+        low = adapters.with_low_rank(net, method.mode, method.rank, _rng(work, "low rank", method.mode, t))
         return work.tuned(stage, low, train, val, work.grid("base", lr))
     pulled, decays = _regular(method, work, net, earlier)
     net = first if method.start == "new" else net
-    if method.final in SEARCHES:
+    if method.mode in SEARCHES:
         return _searched(method, work, net, data, t, lr, pulled=pulled, decays=decays)[0]
     objective, terms = "erm", {}
-    if method.final == FROZEN_JOINT:
+    if method.mode == FROZEN_JOINT:
         net = adapters.beside_frozen(earlier[-1][0], net)
         objective, train = "joint", [earlier[-1][1], *train]
         terms = {"weights": [1.0, 2.0]}  # of two: the last step's loss counts as alone
-    for names in layers.phases(method.final, net.names):
+    for names in layers.phases(method.mode, net.names):
         net = net.copy()
         net.only(names)
         grid = _strong(method, work, decays, work.grid("base", lr))
@@ -125,7 +125,7 @@ def _searched(
 ) -> list[tuple[Net, Fitted]]:
     """Every set of blocks tuned separately, with every learning rate; the best `beam` by validation accuracy."""
     rule = work.rules.rule
-    sets = layers.candidates(method.final, net, data.train[t], rule.normalise, rule.batch)
+    sets = layers.candidates(method.mode, net, data.train[t], rule.normalise, rule.batch)
     rates = 1 if lr is not None else len({point.lr for point in work.rules.grids["base"]})
     tuned = []
     for names in sets:
@@ -210,16 +210,16 @@ def rates_of(schedule: str, first: float, change: float, steps: int) -> list[flo
 
 def stages_of(method: Method, steps: int, names: Sequence[str]) -> int:
     """Searches of hyper-parameters that a method makes. names: of the network's blocks."""
-    if method.history == "joint" or method.final == "pooled":
+    if method.history == "joint" or method.mode == "pooled":
         return 1
-    if method.final in SEARCHES:
-        each = len(names) + (method.final == "search")
+    if method.mode in SEARCHES:
+        each = len(names) + (method.mode == "search")
     else:
-        added = method.final in (*SIDES, *LOW_RANK)
-        each = 1 if added else len(layers.phases(method.final, names))
+        added = method.mode in (*SIDES, *LOW_RANK)
+        each = 1 if added else len(layers.phases(method.mode, names))
     if method.history != "each":
         return each + (method.history != "none")
-    searched = method.beam if method.final in SEARCHES else 1
+    searched = method.beam if method.mode in SEARCHES else 1
     return len(SCHEDULES.get(method.schedule, (1,))) * (1 + each * (1 + searched * (steps - 2)))
 
 
@@ -231,7 +231,7 @@ def _step_by_step(
     beam = [work.tuned("step 0", start, [data.train[0]], data.val[0], grid, decays=_decays(method))]
     earlier: Earlier = [(beam[0][0], data.train[0])]
     for t in range(1, len(data.train)):
-        if method.final in SEARCHES:
+        if method.mode in SEARCHES:
             pulled, decays = _regular(method, work, beam[0][0], earlier)
             more: Any = {"pulled": pulled, "decays": decays}
             begins = [start if method.start == "new" else net for net, _ in beam]
@@ -245,9 +245,9 @@ def _step_by_step(
 
 def _joint(method: Method, data: Data, work: Work, start: Net) -> Net:
     """All times at once; selected on the last step's validation data."""
-    times, whole = len(data.train), method.final == "all"
-    rng = _rng(work, "times", method.final)
-    net = adapters.over_times(start, times, method.final, method.shared, rng, not whole and method.new_ends)
+    times, whole = len(data.train), method.mode == "all"
+    rng = _rng(work, "times", method.mode)
+    net = adapters.over_times(start, times, method.mode, method.sharing, rng, not whole and method.new_ends)
     kind = "joint" if whole else "joint-side"
     grid = work.grid(kind, least=len({point.adjacent for point in work.rules.grids[kind]}))
     plain = method.regulariser in ("l2", "l1")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, PositiveInt
+from pydantic import AfterValidator, Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from driftline.curate.core.errors import BadConfig, IncompatibleStream
 from driftline.curate.core.registry import Registry
@@ -48,41 +48,70 @@ Mode = Literal["pooled", "all", "fc", "fc-all", "unfreeze-last", "unfreeze-first
                "lowrank-mul", "search", "surgical-rgn", "surgical-snr", "frozen-joint", "stem"]  # fmt: skip
 Final = Mode | PositiveInt | Annotated[str, Field(pattern=r"^[\w.-]+(\+[\w.-]+)+$")]
 Regulariser = Literal["l2", "l1", "previous-l2", "previous-l1", "previous-all-l2", "fisher", "fisher-all"]
-Schedule = Literal["none", "linear", "exponential"]
 Weights = Annotated[str | float, AfterValidator(_weights)]
-Start = Literal["previous", "new"]
-Ends = Literal["auto", "new", "side"]
+YesNo = bool | Literal["auto", "yes", "no"]  # the command line reads yes and no as booleans
 
 
-@dataclass(frozen=True)
+@dataclass
 class Method:
-    """What a method does with earlier steps and with the last one; `ToFinal` says what each setting means."""
+    """What a method does with earlier steps and with the last one: the settings of `ToFinal`."""
 
-    history: str = "none"
-    final: str = "all"
+    history: History = "erm"
+    """how the steps before the last are learned: none, pooled (erm, irm, dro, an objective of your own as
+    package.module:name), each, joint"""
+    final: Final = "all"
+    """what is done at the last step (history `each`: at every step after the first; `joint`: how times differ); also
+    names of blocks joined by +, which learn alone: stem+fc"""
     regulariser: Regulariser = "l2"
-    schedule: Schedule = "none"
-    weights: str | float = "equal"
-    last_weight: float = 3.0
-    irm_penalty: float = 1.0
-    start: Start = "previous"
-    ends: Ends = "auto"
-    sees_final: bool = False
-    rank: int = 4
-    shared: tuple[str, ...] = ()
-    beam: int = 1
-    resets: bool = True
+    """penalty of training from earlier weights, or between the models of a joint one; l2 and l1 pull towards zero"""
+    schedule: Literal["none", "linear", "exponential"] = "none"
+    """schedule of learning rates over steps"""
+    weights: Weights = "equal"
+    """weights of the steps' losses in a pool or a joint model: equal, increasing (1/(T − t + 1)), or a number for each
+    step, as in 1/1/2/3"""
+    last_weight: PositiveFloat = 3.0
+    """how many times as much the last step's loss counts in a joint model"""
+    irm_penalty: NonNegativeFloat = 1.0
+    """strength of IRM's penalty, λ"""
+    start: Literal["previous", "new"] = "previous"
+    """weights that an adapted network starts from: those of before, or new random ones, for regularisers and a frozen
+    joint model [paper, table 15]"""
+    ends: Literal["auto", "new", "side"] = "auto"
+    """stem and classifier beside side modules: replaced (new), or with side modules, too (side); auto: new, in a joint
+    model side"""
+    sees_final: YesNo = "auto"
+    """whether the history includes the last step's training data; auto: yes for IRM and DRO with fidelity=paper-code,
+    as that code does"""
+    rank: PositiveInt = 4
+    """rank of low-rank adapters"""
+    shared: str | int = ""
+    """blocks that the times of a joint model share, joined by +: stem at all times, stem:0-2 at some"""
+    beam: PositiveInt = 1
+    """models that a search over steps keeps"""
+    resets: YesNo = "auto"
+    """whether each schedule starts from the first weights; auto: yes unless fidelity=paper-code"""
 
-    def __post_init__(self) -> None:
-        if self.history in ("none", "each") and self.final == "pooled":
+    def check(self) -> None:
+        """Raise BadConfig for a history and a final mode that exclude each other."""
+        if self.history in ("none", "each") and self.mode == "pooled":
             raise BadConfig(f"final is pooled and history {self.history}.", "Expected history erm, irm or dro.")
-        if self.history == "joint" and self.final not in ("all", *SIDES):
-            raise BadConfig(f"final is {self.final!r} and history joint.", "Expected all, side-1 or side-b.")
-        if self.final == FROZEN_JOINT and not self.pools:
+        if self.history == "joint" and self.mode not in ("all", *SIDES):
+            raise BadConfig(f"final is {self.mode!r} and history joint.", "Expected all, side-1 or side-b.")
+        if self.mode == FROZEN_JOINT and not self.pools:
             raise BadConfig(f"final is {FROZEN_JOINT} and history {self.history}.", "Expected history erm, irm or dro.")
-        if self.schedule != "none" and (self.history != "each" or self.final in SIDES):
-            problem = f"schedule is {self.schedule!r}, history {self.history} and final {self.final}."
+        if self.schedule != "none" and (self.history != "each" or self.mode in SIDES):
+            problem = f"schedule is {self.schedule!r}, history {self.history} and final {self.mode}."
             raise BadConfig(problem, "Expected history each and no side modules.")
+
+    @property
+    def mode(self) -> str:
+        """`final` as text."""
+        return str(self.final)
+
+    @property
+    def sharing(self) -> tuple[str, ...]:
+        """The words of `shared`."""
+        return tuple(word for word in str(self.shared).split("+") if word)
 
     @property
     def pools(self) -> bool:
@@ -106,24 +135,24 @@ class Method:
             raise IncompatibleStream(problem, "Expected one for each step.")
         return numbers[:used]
 
-    def unused(self) -> dict[str, str]:
+    def idle(self) -> dict[str, str]:
         """Setting that changes nothing beside the others → why."""
-        adapts = self.final not in ("pooled", *SIDES, *LOW_RANK) and self.history != "joint"
+        adapts = self.mode not in ("pooled", *SIDES, *LOW_RANK) and self.history != "joint"
         pulls = adapts and self.history != "none"
         plain = self.regulariser in ("l2", "l1")
-        sided = self.final in SIDES
+        sided = self.mode in SIDES
         never = {
-            "rank": (self.final not in LOW_RANK, "final adds no low-rank adapters"),
+            "rank": (self.mode not in LOW_RANK, "final adds no low-rank adapters"),
             "shared": (self.history != "joint", "history is not joint"),
             "last_weight": (self.history != "joint", "history is not joint"),
             "irm_penalty": (self.history != "irm", "history is not irm"),
             "ends": (not sided, "final adds no side modules"),
-            "beam": (self.final not in SEARCHES or self.history != "each", "no search follows another"),
+            "beam": (self.mode not in SEARCHES or self.history != "each", "no search follows another"),
             "resets": (self.schedule == "none", "there is no schedule"),
-            "sees_final": (not self.pools or self.final == "pooled", "there is no history apart from the last step"),
+            "sees_final": (not self.pools or self.mode == "pooled", "there is no history apart from the last step"),
             "weights": (self.history not in ("erm", "joint"), "only a pool or a joint model weighs steps"),
             "start": (
-                not pulls or (plain and self.final != FROZEN_JOINT),
+                not pulls or (plain and self.mode != FROZEN_JOINT),
                 "nothing would be left of the history",
             ),
             "regulariser": (

@@ -12,8 +12,7 @@ from pydantic import NonNegativeInt
 from driftline.eval.engine.linear import Net, Params, Rule, on
 from driftline.eval.history import Past
 from driftline.eval.learner import Array, Guide, Labels, Task, bytes_of
-from driftline.eval.memory.buffers import Share, balanced
-from driftline.eval.memory.dark import ON_STREAMS
+from driftline.eval.memory.buffers import ON_STREAMS, Share, balanced
 from driftline.eval.memory.samplers import Uniform
 from driftline.eval.training.sgd_learner import NetLearner
 

@@ -11,7 +11,7 @@ from pydantic import NonNegativeFloat, NonNegativeInt
 
 from driftline.eval.engine.linear import Net, Params, Rule
 from driftline.eval.learner import Array, Guide, Labels, Task
-from driftline.eval.memory.dark import ON_STREAMS, Dark
+from driftline.eval.memory.buffers import ON_STREAMS, Dark
 from driftline.eval.training.sgd_learner import NetLearner
 
 

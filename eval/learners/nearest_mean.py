@@ -1,9 +1,12 @@
-"""Nearest class mean [Mensink et al. 2013]."""
+"""Class means: the nearest, by distance or by cosine."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from driftline.curate.core.vectors import unit
 from driftline.eval.learner import Guide
 from driftline.eval.training.closed_form import ClosedForm, Floats
 
@@ -30,3 +33,20 @@ class NearestMean(ClosedForm):
         """Means (D, C), and minus half of their squared lengths (C,): the highest score is the nearest mean."""
         means = self.moments.means()
         return means.T, -(means**2).sum(1) / 2
+
+
+@dataclass
+class SimpleCil(ClosedForm):
+    """Class means as the weights of a cosine classifier [Zhou et al. 2023, sec. 3.2, eq. 4]."""
+
+    squares = "none"
+    guide = Guide("closed form", "Zhou et al. 2023", "n D", "nearest mean by cosine, for features of CLIP and ViT")
+
+    def solve(self) -> tuple[Floats, ...]:
+        """Means (C, D) of unit length."""
+        means = self.moments.means()
+        return (unit(means, means.dtype),)
+
+    def of_solution(self, x: Floats, solution: tuple[Floats, ...]) -> Floats:
+        """Cosines (n, C)."""
+        return np.asarray(x @ solution[0].T / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12))

@@ -4,74 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from typing import Any, get_type_hints
 
 import numpy as np
-from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from driftline.curate.core.errors import IncompatibleStream
 from driftline.curate.core.executor.torch_threads import one_thread
-from driftline.eval.finetuning.modes import (
-    Ends,
-    Final,
-    History,
-    Method,
-    Regulariser,
-    Schedule,
-    Start,
-    Weights,
-)
+from driftline.eval.finetuning.modes import Method, YesNo
 from driftline.eval.learner import Array, Guide, Labels, Learner, Needs, Task
 from driftline.eval.training.sgd_learner import Device, place
 from driftline.stream_builder.stream import Step
-
-YesNo = bool | Literal["auto", "yes", "no"]  # the command line reads yes and no as booleans
 
 WHOLE = "it learns from all steps at once, for the last one"
 OF_ALL_STEPS = Guide("for the last step", "Seq-to-Final", "E N D C", "a combination of your own")
 
 
 @dataclass
-class ToFinal(Learner):
+class ToFinal(Method, Learner):
     """A method for the last step, composed of what it does with earlier steps (history) and with the last one (final).
 
     Network, grids and budget are the protocol's, the same for all methods.
     """
 
-    history: History = "erm"
-    """how the steps before the last are learned: none, pooled (erm, irm, dro, an objective of your own as
-    package.module:name), each, joint"""
-    final: Final = "all"
-    """what is done at the last step (history `each`: at every step after the first; `joint`: how times differ); also
-    names of blocks joined by +, which learn alone: stem+fc"""
-    regulariser: Regulariser = "l2"
-    """penalty of training from earlier weights, or between the models of a joint one; l2 and l1 pull towards zero"""
-    schedule: Schedule = "none"
-    """schedule of learning rates over steps"""
-    weights: Weights = "equal"
-    """weights of the steps' losses in a pool or a joint model: equal, increasing (1/(T − t + 1)), or a number for each
-    step, as in 1/1/2/3"""
-    last_weight: PositiveFloat = 3.0
-    """how many times as much the last step's loss counts in a joint model"""
-    irm_penalty: NonNegativeFloat = 1.0
-    """strength of IRM's penalty, λ"""
-    start: Start = "previous"
-    """weights that an adapted network starts from: those of before, or new random ones, for regularisers and a frozen
-    joint model [paper, table 15]"""
-    ends: Ends = "auto"
-    """stem and classifier beside side modules: replaced (new), or with side modules, too (side); auto: new, in a joint
-    model side"""
-    sees_final: YesNo = "auto"
-    """whether the history includes the last step's training data; auto: yes for IRM and DRO with fidelity=paper-code,
-    as that code does"""
-    rank: PositiveInt = 4
-    """rank of low-rank adapters"""
-    shared: str | int = ""
-    """blocks that the times of a joint model share, joined by +: stem at all times, stem:0-2 at some"""
-    beam: PositiveInt = 1
-    """models that a search over steps keeps"""
-    resets: YesNo = "auto"
-    """whether each schedule starts from the first weights; auto: yes unless fidelity=paper-code"""
     device: Device = "cpu"
     """cpu, cuda or auto"""
 
@@ -95,15 +49,15 @@ class ToFinal(Learner):
 
     def _method(self, paper: bool) -> Method:
         """Raises BadConfig as `begin`."""
-        sees_final = yes(self.sees_final, paper and self.history in ("irm", "dro") and self.final != "pooled")
-        shared = tuple(name for name in str(self.shared).split("+") if name)
         settings = {field.name: getattr(self, field.name) for field in fields(Method)}
-        settings |= {"sees_final": sees_final, "shared": shared, "resets": yes(self.resets, not paper)}
-        return Method(**settings | {"final": str(self.final)})
+        sees_final = yes(self.sees_final, paper and self.history in ("irm", "dro") and self.final != "pooled")
+        method = Method(**settings | {"sees_final": sees_final, "resets": yes(self.resets, not paper)})
+        method.check()
+        return method
 
     def unused(self, task: Task) -> dict[str, str]:
         """What history and final mode leave without effect."""
-        return self._method(task.rules.paper).unused() if task.rules else {}
+        return self._method(task.rules.paper).idle() if task.rules else {}
 
     def learn_sequence(self, steps: Sequence[Step]) -> None:
         """Learn the train and val splits of all steps."""
@@ -158,7 +112,8 @@ def yes(setting: YesNo, auto: bool) -> bool:
 
 def _method(name: str, summary: str, use: str, source: str, defaults: dict[str, str]) -> Any:
     """A method of the paper: other defaults, the same settings."""
-    types = {setting: ToFinal.__annotations__[setting] for setting in defaults}
+    hints = get_type_hints(Method, include_extras=True)
+    types = {setting: hints[setting] for setting in defaults}
     kind: Any = dataclass(type(name, (ToFinal,), {"__annotations__": types, **defaults}))
     kind.__doc__, kind.__module__ = summary, __name__
     cost = "E n D C" if defaults is NONE else OF_ALL_STEPS.cost

@@ -36,7 +36,6 @@ import orjson
 from driftline.curate.core.atomic_io import write_bytes, writing
 from driftline.curate.core.errors import BadInput, Busy, IntegrityError, MissingFile, NotWritten
 from driftline.curate.core.system.calls import lock, write_at
-from driftline.eval.memory.merkle import Tree, sha
 
 HEAD = b"driftline ledger 2\n"
 LEAF = struct.Struct("<I32s")  # what the chain and the tree are over: length, digest
@@ -307,3 +306,34 @@ def verify(path: Path, head: str | None = None) -> Verdict:
     if head is not None and noted is None:
         raise IntegrityError(f"{path} never had the head {head}.", "Entries were cut off, or it is another ledger.")
     return Verdict(tree.n, chain.hex(), tree.root().hex(), noted)
+
+
+def sha(*parts: bytes) -> bytes:
+    """SHA-256 of the concatenated parts."""
+    return sha256(b"".join(parts)).digest()
+
+
+class Tree:
+    """A tree that grows leaf by leaf."""
+
+    def __init__(self) -> None:
+        self.n = 0
+        self.roots: list[bytes] = []  # of complete subtrees, from large to small
+
+    def add(self, leaf: bytes) -> None:
+        """Append a leaf."""
+        self.n += 1
+        node, complete = sha(b"\0", leaf), self.n
+        while complete % 2 == 0:
+            node = sha(b"\1", self.roots.pop(), node)
+            complete //= 2
+        self.roots.append(node)
+
+    def root(self) -> bytes:
+        """Root of all leaves so far."""
+        if not self.roots:
+            return sha(b"")
+        node = self.roots[-1]
+        for left in reversed(self.roots[:-1]):
+            node = sha(b"\1", left, node)
+        return node

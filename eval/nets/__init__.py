@@ -38,12 +38,12 @@ def build(
     comes from a file, for which no module is imported. Raises BadConfig for an unknown name and for a network that
     takes other samples.
     """
-    from driftline.eval.nets import timm
     from driftline.eval.nets.chain import Net
+    from driftline.eval.nets.heads import of_timm
 
     if ":" in name and not stored:
         NETS.resolve(name)
-    make = NETS[name] if name in NETS else timm.blocks  # noqa: SIM401  get raises
+    make = NETS[name] if name in NETS else of_timm  # noqa: SIM401  get raises
     blocks: Blocks = make(name, n_classes, x_shape)
     if blocks.features != (len(x_shape) == 1):
         wanted = "features (D,)" if blocks.features else "images (H, W, 3)"

@@ -740,7 +740,7 @@ class TestBadInput:
     )  # fmt: skip
     def test_parts_that_do_not_go_together(self, parts: dict[str, Any]) -> None:
         with pytest.raises(BadConfig):
-            Method(**({"history": "erm"} | parts))
+            Method(**({"history": "erm"} | parts)).check()
 
     @pytest.mark.parametrize(
         ("name", "said"),

@@ -21,8 +21,7 @@ from support.helpers import drifting
 
 from driftline.curate.core.errors import BadInput, Busy, IntegrityError, MissingFile, NotWritten
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.memory.correction_ledger import HEAD, LARGEST, Entry, Ledger, entries, packed, verify
-from driftline.eval.memory.merkle import Tree, sha
+from driftline.eval.memory.correction_ledger import HEAD, LARGEST, Entry, Ledger, Tree, entries, packed, sha, verify
 from driftline.eval.run import evaluate
 
 

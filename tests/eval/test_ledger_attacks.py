@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from driftline.curate.core.errors import DriftlineError
-from driftline.eval.memory.correction_ledger import HEAD, LEAF, RECORD, Ledger, entries, verify
-from driftline.eval.memory.merkle import sha
+from driftline.eval.memory.correction_ledger import HEAD, LEAF, RECORD, Ledger, entries, sha, verify
 
 N = 100
 Bytes = list[bytes]  # the head line, then one record each

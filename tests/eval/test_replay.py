@@ -15,7 +15,7 @@ from driftline.eval.engine.linear import Head, LinearSettings, step
 from driftline.eval.learner import Task
 from driftline.eval.learners.der import Remember
 from driftline.eval.learners.icarl import Icarl, herded
-from driftline.eval.memory.dark import Dark
+from driftline.eval.memory.buffers import Dark
 from driftline.eval.run import evaluate
 
 STREAM = drifting()

@@ -14,7 +14,7 @@ from support.helpers import study
 
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.learner import Task
-from driftline.eval.protocols.clear import score
+from driftline.eval.protocols.clear.score import IID
 
 pytestmark = pytest.mark.proof("paper")
 
@@ -51,11 +51,9 @@ def test_the_five_equations_of_clear_equal_avalanches() -> None:
 
     accuracies = np.array([[0.9, 0.6, 0.3], [0.8, 0.7, 0.5], [0.4, 0.2, 1.0]])
     theirs = CLEARMetric().get_metrics(accuracies)
-    assert score.in_domain(accuracies) == pytest.approx(theirs["in_domain"])
-    assert score.next_domain(accuracies) == pytest.approx(theirs["next_domain"])
-    assert score.accuracy(accuracies) == pytest.approx(theirs["accuracy"])
-    assert score.backward(accuracies) == pytest.approx(theirs["backward_transfer"])
-    assert score.forward(accuracies) == pytest.approx(theirs["forward_transfer"])
+    for of, function in IID.items():
+        name = {"backward": "backward_transfer", "forward": "forward_transfer"}.get(of.name, of.name)
+        assert function(accuracies) == pytest.approx(theirs[name])
 
 
 def test_avalanches_si_is_finetuning_on_a_cpu_unless_it_copies_the_old_weights() -> None:

@@ -15,8 +15,7 @@ from driftline.eval.experiment.rehearsal import rehearsal
 from driftline.eval.learner import Learner, Task
 from driftline.eval.protocol import Protocol, Result
 from driftline.eval.protocols.clear import loop
-from driftline.eval.protocols.clear.measures import MEASURES
-from driftline.eval.protocols.clear.score import IID, ROLES, STREAMING, by_class, matrix, start
+from driftline.eval.protocols.clear.score import IID, MEASURES, ROLES, STREAMING, by_class, matrix, start
 from driftline.eval.rows import Row
 from driftline.eval.training.online_learner import chosen_rate
 from driftline.stream_builder.stream import Stream
@@ -107,8 +106,8 @@ class Iid(Protocol):
     def score(self, rows: Sequence[Row], steps: int) -> Result:
         """in_domain, next_domain, accuracy, backward, forward; the measures of other papers; the matrix."""
         r, b = matrix(rows, steps), start(rows, steps)
-        scores = {kind.name: function(r) for kind, function in IID.items()}
-        measures = {kind.name: function(r, b) for kind, function in MEASURES.items()}
+        scores = {kind.name: float(function(r)) for kind, function in IID.items()}
+        measures = {kind.name: float(function(r, b)) for kind, function in MEASURES.items()}
         return Result(scores, measures, by_class(rows, steps), r)
 
 
@@ -149,7 +148,7 @@ class Streaming(Protocol):
     def score(self, rows: Sequence[Row], steps: int) -> Result:
         """next_domain and forward; cells with j ≤ i do not exist."""
         r = matrix(rows, steps)
-        scores = {kind.name: function(r) for kind, function in STREAMING.items()}
+        scores = {kind.name: float(function(r)) for kind, function in STREAMING.items()}
         return Result(scores, by_class=by_class(rows, steps), matrix=r)
 
 

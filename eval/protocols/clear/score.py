@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import zip_longest
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -76,55 +77,37 @@ def by_class(rows: Sequence[Row], steps: int) -> list[float | None] | None:
     return [h / n if n else None for h, n in zip_longest(hits, counts, fillvalue=0)]
 
 
-Places = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
-
-
-@lru_cache(maxsize=64)
-def lower(size: int, k: int) -> Places:
-    """Rows and columns of a lower triangle; a report asks for the same ones thousands of times."""
-    return np.tril_indices(size, k)
-
-
-@lru_cache(maxsize=64)
-def upper(size: int) -> Places:
-    """Those above the diagonal."""
-    return np.triu_indices(size, 1)
-
-
-def in_domain(r: Matrix) -> float:
-    """Equation 4: mean of the diagonal."""
-    return float(np.diag(r).mean())
-
-
-def next_domain(r: Matrix) -> float:
-    """Equation 5: mean of the superdiagonal."""
-    return float(np.diag(r, 1).mean())
-
-
-def accuracy(r: Matrix) -> float:
-    """Equation 1: mean of diagonal and lower triangle."""
-    return float(r[lower(len(r), 0)].mean())
-
-
-def backward(r: Matrix) -> float:
-    """Equation 2: mean of the strict lower triangle."""
-    return float(r[lower(len(r), -1)].mean())
-
-
-def forward(r: Matrix) -> float:
-    """Equation 3: mean of the strict upper triangle.
-
-    >>> forward(np.array([[1.0, 0.5], [1.0, 1.0]]))
-    0.5
-    """
-    return float(r[upper(len(r))].mean())
-
-
-IID: dict[Score, Callable[[Matrix], float]] = {
-    Score("in_domain", "in-domain"): in_domain,
-    Score("next_domain", "next-domain"): next_domain,
-    Score("accuracy", "accuracy"): accuracy,
-    Score("backward", "backward transfer"): backward,
-    Score("forward", "forward transfer"): forward,
+# A report asks for the same triangles thousands of times.
+lower, upper = (lru_cache(maxsize=64)(places) for places in (np.tril_indices, np.triu_indices))
+IID: dict[Score, Callable[[Matrix], Any]] = {  # equations 4, 5, 1, 2, 3
+    Score("in_domain", "in-domain"): lambda r: np.diag(r).mean(),
+    Score("next_domain", "next-domain"): lambda r: np.diag(r, 1).mean(),
+    Score("accuracy", "accuracy"): lambda r: r[lower(len(r), 0)].mean(),
+    Score("backward", "backward transfer"): lambda r: r[lower(len(r), -1)].mean(),
+    Score("forward", "forward transfer"): lambda r: r[upper(len(r), 1)].mean(),
 }
 STREAMING = {kind: function for kind, function in IID.items() if kind.name in ("next_domain", "forward")}
+
+
+def backward_change(r: Matrix) -> Any:
+    """Mean of R[i, j] − R[j, j] over all j < i [Díaz-Rodríguez et al. 2018, eq. 3]."""
+    i, j = lower(len(r), -1)
+    return (r[i, j] - r[j, j]).mean()
+
+
+# What other papers compute from the same matrix, under their own names; b[j]: accuracy on step j before learning.
+MEASURES: dict[Score, Callable[[Matrix, Any], Any]] = {
+    # Mean of R[T-1, j] − R[j, j] over j < T − 1, below 0: forgetting; of R[j-1, j] − b[j] over j ≥ 1
+    # [Lopez-Paz & Ranzato 2017, eq. 3 and 4].
+    Score("gem_backward", "GEM backward"): lambda r, b: (r[-1, :-1] - np.diag(r)[:-1]).mean(),
+    Score("gem_forward", "GEM forward"): lambda r, b: (np.diag(r, 1) - b[1:]).mean(),
+    # Of the backward change 1 − |its negative part|, and its positive part [Díaz-Rodríguez et al. 2018, eq. 4 and 5].
+    Score("remembering", "remembering"): lambda r, b: 1 - abs(min(backward_change(r), 0.0)),
+    Score("positive_backward", "positive backward"): lambda r, b: max(backward_change(r), 0.0),
+    # Mean over j < T − 1 of the best accuracy on j before the end minus that at the end [Chaudhry et al. 2018, eq. 3].
+    Score("forgetting", "forgetting", higher_is_better=False): lambda r, b: (r[:-1, :-1].max(0) - r[-1, :-1]).mean(),
+    # Mean over i of the mean accuracy on steps 0 … i after step i [Rebuffi et al. 2017].
+    Score("incremental_accuracy", "incremental accuracy"): lambda r, b: np.mean(
+        [r[i, : i + 1].mean() for i in range(len(r))]
+    ),
+}

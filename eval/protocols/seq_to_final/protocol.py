@@ -16,7 +16,6 @@ from driftline.eval.experiment.settings import NO_EFFECT
 from driftline.eval.learner import Learner, Task
 from driftline.eval.protocol import Protocol, Result, Roles, Score
 from driftline.eval.protocols.seq_to_final import loop
-from driftline.eval.protocols.seq_to_final.score import decisive, scored
 from driftline.eval.rows import Row
 from driftline.eval.training.online_learner import chosen_rate
 from driftline.stream_builder.stream import Stream
@@ -62,7 +61,7 @@ class SeqToFinal(Protocol):
     scores = (Score("final", "final"),)
     primary = "final"
     bounds = ("oracle",)  # every method learns from all steps at once
-    roles = Roles(decisive=decisive)
+    roles = Roles(decisive=lambda rows: [row for row in rows if row.tested_on == "final"])
     shardable = True
 
     def __post_init__(self) -> None:
@@ -152,8 +151,12 @@ class SeqToFinal(Protocol):
         return loop.to_final(stream, learner, self.per_step, self.val_share, seed)
 
     def score(self, rows: Sequence[Row], steps: int) -> Result:
-        """final; accuracies on the steps with `per_step`."""
-        return scored(rows, steps)
+        """final: share of right answers on the last step's test. measures: the same on each step that was tested."""
+        accuracy = {row.tested_on: row.n_correct / row.n for row in rows}
+        (final,) = self.roles.decisive(rows)
+        by_class = [hits / n if n else None for hits, n in zip(final.class_correct, final.class_n, strict=True)]
+        per_step = {f"step_{t}": accuracy[str(t)] for t in range(steps) if str(t) in accuracy}
+        return Result({"final": accuracy["final"]}, per_step, by_class or None)
 
 
 def _augment(stream: Stream) -> Sequence[str]:
