@@ -30,8 +30,9 @@ from driftline.eval.learners import LEARNERS
 from driftline.eval.run import evaluate
 from driftline.eval.training.online_learner import OnlineLearner
 from driftline.eval.training.sgd_learner import HEADS, RATES, RATES_OF_IMAGES, NetworkLearner
-from driftline.stream_builder.builders.time_order import TimedSamples, in_time_order
-from driftline.stream_builder.stream import Stream
+from driftline.stream_builder.builders.time_order import in_time_order
+from driftline.stream_builder.rows import Rows
+from driftline.stream_builder.stream import Split, Stream
 
 SHARED = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 STAY = 0.98  # probability that the next sentence has the intent of the one before
@@ -158,7 +159,7 @@ def banking77(data: Path) -> Stream:
 
 def _stream(name: str, x: Any, y: Any, time: Any, classes: list[str], seed: int = 0) -> Stream:
     ids = np.array([f"{i:05d}" for i in range(len(y))])
-    data = TimedSamples(name, x, y.astype(np.int64), ids, time.astype(np.int64), classes)
+    data = Rows(name, Split(x, y.astype(np.int64), ids, time.astype(np.int64)), classes)
     return in_time_order(data, period=6, seed=seed)
 
 

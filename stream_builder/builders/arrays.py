@@ -9,18 +9,18 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from driftline.curate.core.errors import BadArray, BadConfig, BadInput, reason
+from driftline.curate.core.errors import BadArray, BadInput, reason
 from driftline.curate.core.frames import moments_of
-from driftline.curate.core.group_split import draw_sides
 from driftline.curate.core.outside.arrays import read_arrays
 from driftline.curate.core.outside.limits import CLASSES
-from driftline.curate.core.seeding import rng_for
-from driftline.stream_builder.splitting import no_test, numbered
-from driftline.stream_builder.stream import SPLITS, Array, Split, Step, Stream
+from driftline.curate.core.times.calendar_periods import count_of
+from driftline.stream_builder.rows import Rows, labelled, periods_of, stepped
+from driftline.stream_builder.stream import SPLITS, Array, Split, Stream
 from driftline.stream_builder.ties import FACT, KEPT
 from driftline.stream_builder.validate import check
 
 KEYS = {"x", "y", "step", "time", "label_time", "split", "group", "test_in", "id", "classes"}
+EXPECTED = "Expected arrays x and y saved with numpy.savez, without Python objects."
 NAMED = {"y", "split", "group", "id", "classes"}  # arrays that may be texts
 
 
@@ -49,59 +49,34 @@ def from_arrays(
     Raises MissingFile, BadConfig, BadArray or BadInput naming the array and the first bad index, and IncompatibleStream
     if groups leave a step without test samples.
     """
-    if not 0 <= test_share < 1:
-        raise BadConfig(f"--test-share is {test_share}.", "Expected a share from 0 to below 1.")
     if isinstance(source, Mapping):
         name, what, arrays = "arrays", "the arrays", {key: _array(array) for key, array in source.items()}
     else:
         path = Path(source)
-        name, what, arrays = path.stem, str(path), _load(path)
-    arrays, classes = _checked(arrays, what)
-    n = len(arrays["y"])
-    notes, names = [], None
-    if "step" not in arrays and "time" in arrays:
-        from driftline.curate.core.times.calendar_periods import count_of
-        from driftline.stream_builder.importers.dated import steps_of
-
-        order = np.argsort(arrays["time"], kind="stable")
-        arrays = {key: array if key == "classes" else array[order] for key, array in arrays.items()}
-        arrays["step"], names = steps_of(arrays["time"], str(period))
-        how = "with about equally many samples, cut by time" if count_of(period) else f"of a {period}"
-        notes.append(f"{len(names)} steps {how}")
-    x, y, time, step = arrays["x"], arrays["y"], arrays.get("time"), arrays.get("step", np.zeros(n, np.int64))
-    label_time, test_in = arrays.get("label_time"), arrays.get("test_in")
-    group = numbered(arrays["group"]) if "group" in arrays else None
-    if step.dtype.kind not in "iu":
-        raise BadArray(f"{what}: step has dtype {step.dtype}.", "Expected integers from 0.")
-    if (step < 0).any():
-        raise BadArray(f"{what}: step has the minimum {step.min()}.", "Expected integers from 0.")
-    side = _sides(arrays["split"], what) if "split" in arrays else np.full(n, "train")
-    if "split" not in arrays and test_share:
-        by = group if grouping == "grouped" else None
-        test = draw_sides((step, y), np.arange(n) if by is None else by, test_share, rng_for(seed, "test"))
-        side = np.where(test, "test", "train")
-        if by is not None and (empty := sorted(set(np.unique(step)) - set(step[test]))):
-            raise no_test(f"Step {empty[0]} of {what}", test_share, "Use --grouping random.")
-        kind = "random" if by is None else "with each group on one side"
-        notes.append(f"a test split of {test_share:.0%} of every step and class, {kind}, seed {seed}")
-    ids = arrays["id"].astype(np.str_)
-    steps = []
-    for index, value in enumerate(np.unique(step).tolist()):
-        splits = {}
-        for part in SPLITS:
-            rows = np.flatnonzero((step == value) & (side == part))
-            if len(rows):
-                optional: tuple[Any, ...] = (time, group, test_in, label_time)
-                columns = (None if column is None else column[rows] for column in optional)
-                splits[part] = Split(x[rows], y[rows], ids[rows], *columns)
-        steps.append(Step(index, names[index] if names else str(value), splits))
+        name, what, arrays = path.stem, str(path), read_arrays(path, EXPECTED)
+    samples, classes = _samples_of(arrays, what)
     facts = {"from": "arrays"} | ({} if isinstance(source, Mapping) else {"file": path.name})
-    facts |= ({"made": "; ".join(notes)} if notes else {}) | ({} if time is None else {FACT: KEPT})
-    return Stream(name, steps, classes, facts=facts)
+    facts |= {} if samples.time is None else {FACT: KEPT}
+    order = np.arange(len(samples))
+    if "step" in arrays or samples.time is None:
+        step = arrays.get("step", np.zeros(len(samples), np.int64))
+        if step.dtype.kind not in "iu" or (step < 0).any():
+            raise BadArray(
+                f"{what}: step has dtype {step.dtype}, and the minimum {step.min()}.", "Expected integers from 0."
+            )
+        values, step = np.unique(step, return_inverse=True)
+        names = [str(value) for value in values.tolist()]
+    else:
+        order = np.argsort(samples.time, kind="stable")
+        step, names = periods_of(samples.time[order], period)
+        how = "with about equally many samples, cut by time" if count_of(period) else f"of a {period}"
+        facts["made"] = f"{len(names)} steps {how}"
+    rows = Rows(name, samples, classes, _sides(arrays["split"], what) if "split" in arrays else None)
+    return stepped(rows, order, step, names, test_share, seed, facts, grouping)
 
 
-def _checked(arrays: dict[str, Array], what: str) -> tuple[dict[str, Array], list[str]]:
-    """The arrays with x and y as a stream has them, ids, and times in seconds; and the names of the classes."""
+def _samples_of(arrays: Mapping[str, Array], what: str) -> tuple[Split, list[str]]:
+    """All samples as a stream has them, and the names of the classes."""
     if missing := {"x", "y"} - set(arrays):
         raise BadInput(
             f"{what}: {', '.join(sorted(missing))} is missing.", f"There is {', '.join(sorted(arrays)) or 'nothing'}."
@@ -122,12 +97,12 @@ def _checked(arrays: dict[str, Array], what: str) -> tuple[dict[str, Array], lis
     arrays = {key: _readable(array, key, what) if key in NAMED else array for key, array in arrays.items()}
     y, classes = _labels(arrays, what)
     check(x, y, len(classes), what)
-    arrays |= {"x": x, "y": y, "id": arrays.get("id", np.arange(n))}
     if "label_time" in arrays and "time" not in arrays:
         raise BadInput(f"{what}: label_time is there, and time is missing.", "Expected both, or neither.")
-    if "time" in arrays:
-        arrays |= _times(arrays["time"], arrays.get("label_time"), what)
-    return arrays, classes
+    columns: dict[str, Any] = {"test_in": arrays.get("test_in")}
+    columns["group"] = arrays["group"].astype(np.str_) if "group" in arrays else None
+    columns |= _times(arrays["time"], arrays.get("label_time"), what) if "time" in arrays else {}
+    return Split(x, y, arrays.get("id", np.arange(n)).astype(np.str_), **columns), classes
 
 
 def _readable(array: Array, key: str, what: str) -> Array:
@@ -153,14 +128,11 @@ def _labels(arrays: Mapping[str, Array], what: str) -> tuple[Array, list[str]]:
     y = arrays["y"].astype(np.str_) if arrays["y"].dtype.kind == "b" else arrays["y"]
     declared = [str(c) for c in arrays["classes"].ravel()] if "classes" in arrays else None
     if y.dtype.kind in "US" and y.ndim == 1:
-        names = y
-        classes = sorted(set(names.tolist())) if declared is None else declared
-        number = {name: i for i, name in enumerate(classes)}
-        if wrong := [i for i, name in enumerate(names.tolist()) if name not in number]:
-            raise BadArray(
-                f"{what}: y is {str(names[wrong[0]])!r} at index {wrong[0]}.", f"Expected one of {', '.join(classes)}."
-            )
-        return np.array([number[name] for name in names.tolist()], np.int64), classes
+        names = y.tolist()
+        if wrong := [i for i, name in enumerate(names) if declared is not None and name not in declared]:
+            expected = f"Expected one of {', '.join(declared or ())}."
+            raise BadArray(f"{what}: y is {names[wrong[0]]!r} at index {wrong[0]}.", expected)
+        return labelled(names, declared)
     if y.dtype.kind not in "iu":
         raise BadArray(f"{what}: y has dtype {y.dtype}.", "Expected integers from 0, or names of classes.")
     if declared is None and y.max() >= CLASSES:
@@ -222,7 +194,3 @@ def _sides(split: Array, what: str) -> Array:
         first = int(unknown[0])
         raise BadArray(f"{what}: split is {str(sides[first])!r} at index {first}.", "Expected train, val or test.")
     return sides
-
-
-def _load(path: Path) -> dict[str, Array]:
-    return read_arrays(path, "Expected arrays x and y saved with numpy.savez, without Python objects.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from driftline.curate.release import Release, left_out_of_unlabelled
 from driftline.stream_builder.class_texts import ClassTexts, TextEncoderSpec, encoded, prompts_of
 from driftline.stream_builder.lazy_images import LazyImages, as_locations, tar_members
 from driftline.stream_builder.lazy_images import join as join_images
+from driftline.stream_builder.rows import splits_of
 from driftline.stream_builder.splitting import Group, numbered
-from driftline.stream_builder.stream import Array, Split, Step, Stream, pick
+from driftline.stream_builder.stream import Array, Split, Stream
 from driftline.stream_builder.ties import drawn
 
 MADE_BY_EMBED = "clip"  # the release's features by the encoder of its run, which read the prompts
@@ -46,43 +48,23 @@ def from_release(
     split = f"split_{split}" if isinstance(split, int) else split
     if split not in names:
         raise BadConfig(f"The release {release.name} has no split {split!r}.", f"Available: {', '.join(names)}.")
-    if features is None and not release.facts["features"]:
-        raise BadConfig(f"The release {release.name} has no features.", "", "Use --features pixels:SIZE.")
-    name = features or release.facts["features"][0]
-    kind, _, size = name.partition(":")
-    if kind in ("pixels", "images") and (not is_count(size) or not 4 <= int(size) <= 512):
-        raise BadConfig(f"The features are {name!r}.", f"Expected {kind}:SIZE with SIZE from 4 to 512.")
-    x: Any = (
-        _pixels(release, int(size))
-        if kind == "pixels"
-        else release_images(release, int(size))
-        if kind == "images"
-        else np.asarray(release.features(name), np.float32)
-    )
-    label = table["label"].to_numpy().astype(np.int64)
-    time = table["uploaded"].to_numpy().astype(np.int64)
-    ids = np.array(table["id"].to_pylist(), dtype=np.str_)
-    bucket = table["bucket"].to_numpy()
-    split_of = np.array(table[split].to_pylist())
-    group = release_groups(release)
+    name, edge = _features(release, features)
+    samples = release_samples(release, features)
     test_in = np.stack([np.array(table[n].to_pylist()) == "test" for n in names], 1) if len(names) > 1 else None
-    unlabelled = unlabelled_images(release, int(size), kind == "pixels") if kind in ("pixels", "images") else {}
+    samples = replace(samples, test_in=test_in)
+    assert samples.time is not None
+    bucket, split_of = table["bucket"].to_numpy(), np.array(table[split].to_pylist())
+    unlabelled = {} if edge is None else unlabelled_images(release, edge, name.startswith("pixels:"))
     parts_of = [(record, set(split_of[bucket == record["index"]])) for record in release.buckets]
     whole = [record for record, parts in parts_of if len(parts) == 2]
     filled = whole if len(whole) > 1 else [record for record, parts in parts_of if parts]
     gaps = [str(record["name"]) for record in release.buckets if record not in filled]
-    first = min(record["index"] for record in filled)
-    before = [images for number, images in sorted(unlabelled.items()) if number < first]
-    steps = []
-    for index, record in enumerate(filled):
-        splits = {}
-        for part in ("train", "test"):
-            rows = np.flatnonzero((bucket == record["index"]) & (split_of == part))
-            rows = rows[time_order(time[rows], ids[rows], seed)]
-            if len(rows):
-                sides = None if test_in is None else test_in[rows]
-                splits[part] = Split(pick(x, rows), label[rows], ids[rows], time[rows], group[rows], sides)
-        steps.append(Step(index, str(record["name"]), splits, unlabelled.get(record["index"])))
+    numbers = [record["index"] for record in filled]
+    before = [images for number, images in sorted(unlabelled.items()) if number < min(numbers)]
+    order = time_order(samples.time, samples.ids, seed)
+    step = np.array([numbers.index(b) if b in numbers else -1 for b in bucket.tolist()])[order]
+    steps = splits_of(samples, order, step, [str(record["name"]) for record in filled], split_of[order])
+    steps = [replace(step, unlabelled=unlabelled.get(number)) for step, number in zip(steps, numbers, strict=True)]
     facts = {
         "from": "release",
         "release": release.name,
@@ -92,11 +74,37 @@ def from_release(
         **drawn(seed),
         "buckets": [entry for entry in release.steps(name) if entry["name"] not in gaps],
         **({"gaps": gaps} if gaps else {}),
-        **({} if kind in ("pixels", "images") else release.seen_by(name)),
+        **({} if edge else release.seen_by(name)),
     }
-    prior = None if not before else join_images(before) if kind == "images" else np.concatenate(before)
+    prior = None if not before else join_images(before) if name.startswith("images:") else np.concatenate(before)
     class_texts = None if texts is None else texts_of(release, name, texts, templates)
     return Stream(release.name, steps, release.classes, prior, facts=facts, class_texts=class_texts)
+
+
+def _features(release: Release, features: str | None) -> tuple[str, int | None]:
+    """The name of features, and SIZE of `images:SIZE` or `pixels:SIZE`. Raises BadConfig."""
+    if features is None and not release.facts["features"]:
+        raise BadConfig(f"The release {release.name} has no features.", "", "Use --features pixels:SIZE.")
+    name = features or release.facts["features"][0]
+    kind, _, size = name.partition(":")
+    if kind not in ("pixels", "images"):
+        return name, None
+    if not is_count(size) or not 4 <= int(size) <= 8192:
+        raise BadConfig(f"The features are {name!r}.", f"Expected {kind}:SIZE with SIZE from 4 to 8192.")
+    return name, int(size)
+
+
+def release_samples(release: Release, features: str | None = None) -> Split:
+    """All labelled images of a release, in the order of its table. features: as of `from_release`. Raises BadConfig."""
+    name, edge = _features(release, features)
+    if edge is None:
+        x: Any = np.asarray(release.features(name), np.float32)
+    else:
+        x = _pixels(release, edge) if name.startswith("pixels:") else release_images(release, edge)
+    table = release.table
+    ids, label, time = np.array(table["id"].to_pylist(), np.str_), table["label"], table["uploaded"]
+    label, time = (column.to_numpy().astype(np.int64) for column in (label, time))
+    return Split(x, label, ids, time, release_groups(release))
 
 
 def texts_of(release: Release, features: str, spec: TextEncoderSpec, templates: Sequence[str]) -> ClassTexts:

@@ -15,11 +15,12 @@ from driftline.curate.core.frames import arrow_of
 from driftline.curate.core.outside.arrays import open_array
 from driftline.curate.core.outside.documents import check_encoding
 from driftline.curate.core.outside.tables import read_parquet, readable
-from driftline.stream_builder.builders.time_order import TimedSamples, in_time_order, timed_hdf5
+from driftline.stream_builder.builders.time_order import in_time_order, timed_hdf5
 from driftline.stream_builder.importers.dated import column_of, label_times, seconds_of_column, texts_of
 from driftline.stream_builder.lazy_images import from_download
+from driftline.stream_builder.rows import Rows, labelled
 from driftline.stream_builder.splitting import numbered
-from driftline.stream_builder.stream import Stream
+from driftline.stream_builder.stream import Split, Stream
 from driftline.stream_builder.validate import check
 
 
@@ -62,10 +63,10 @@ def from_table(
         if not (Path(source) / "train_labels.hdf5").is_file():
             way_out = "Of a release: driftline stream from-release --period N."
             raise BadInput(f"{source} has no train_labels.hdf5.", "Expected a table, or order files.", way_out)
-        data = timed_hdf5(Path(source), features, root, size)
-    else:
-        data = timed_table(source, columns, features, root, size)
-    return in_time_order(data, period, test_share, order, seed, grouping)
+        rows, *further = timed_hdf5(Path(source), features, root, size)
+        return in_time_order(rows, period, test_share, order, seed, grouping, *further)
+    rows = timed_table(source, columns, features, root, size)
+    return in_time_order(rows, period, test_share, order, seed, grouping)
 
 
 def timed_table(
@@ -74,7 +75,7 @@ def timed_table(
     features: Path | None = None,
     root: Path | None = None,
     size: int = 64,
-) -> TimedSamples:
+) -> Rows:
     """The samples of a table, as `from_table` has them. columns: role → column, or columns of x."""
     table, what = table_of(source), str(source) if isinstance(source, str | Path) else "the table"
     asked = {role: column for role, column in (columns or {}).items() if column is not None}
@@ -95,9 +96,7 @@ def timed_table(
     def has(*roles: str) -> bool:
         return any(role in asked or role in table.column_names for role in roles)
 
-    names = texts(column("label"))
-    number = {name: i for i, name in enumerate(sorted(set(names)))}
-    y = np.array([number[name] for name in names], np.int64)
+    y, classes = labelled(texts(column("label")))
     times = table[column("time")]
     time = seconds_of_column(times, row_of)
     late = label_times(table[column("label_time")], times, time, row_of) if has("label_time") else None
@@ -106,7 +105,7 @@ def timed_table(
     if "x" in asked:
         wanted = asked["x"].split(",") if isinstance(asked["x"], str) else list(asked["x"])
         x: Any = samples_of(table, [column_of(table, of, str(name).strip(), (), "--x") for name in wanted], row_of)
-        check(x, y, len(number), what)
+        check(x, y, len(classes), what)
     elif features is not None:
         x = open_array(features, "fu", (None, -1), "Check --features.")
         if len(x) != len(table):
@@ -116,16 +115,10 @@ def timed_table(
     else:
         raise BadInput(f"{what} has no column path.", "Expected one, --x COLUMN or --features FILE.npy.")
     group = table[column("group", "user")].to_pylist() if has("group", "user") else None
-    return TimedSamples(
-        of.stem if isinstance(source, str | Path) else "table",
-        x,
-        y,
-        np.array(texts(column("id")) if has("id") else range(len(y)), np.str_),
-        time,
-        list(number),
-        group=None if group is None else numbered(np.array(["" if v is None else str(v) for v in group])),
-        label_time=late,
-    )
+    group = None if group is None else numbered(np.array(["" if v is None else str(v) for v in group]))
+    ids = np.array(texts(column("id")) if has("id") else range(len(y)), np.str_)
+    samples = Split(x, y, ids, time, group, label_time=late)
+    return Rows(of.stem if isinstance(source, str | Path) else "table", samples, classes)
 
 
 def table_of(source: Any) -> pa.Table:

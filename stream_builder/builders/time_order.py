@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,108 +13,75 @@ from driftline.curate.core.errors import BadConfig, BadInput, IncompatibleStream
 from driftline.curate.core.group_split import draw_sides
 from driftline.curate.core.outside.arrays import number_of_classes, open_array
 from driftline.curate.core.outside.limits import UNPACKED
-from driftline.curate.core.outside.names import is_count
 from driftline.curate.core.seeding import rng_for, time_order
 from driftline.curate.core.times.calendar_periods import count_of
 from driftline.curate.release import Release
-from driftline.stream_builder.builders.release import release_groups, release_images
-from driftline.stream_builder.importers.dated import calendar_steps
+from driftline.stream_builder.builders.release import release_samples
 from driftline.stream_builder.lazy_images import from_download
+from driftline.stream_builder.rows import Rows, calendar_steps, check_share, splits_of
 from driftline.stream_builder.splitting import no_test
-from driftline.stream_builder.stream import Array, Split, Step, Stream, join, pick
+from driftline.stream_builder.stream import Array, Split, Stream, join
 from driftline.stream_builder.ties import drawn
 
 KEY = "store_list"  # the data set in each of EvalOCL's HDF5 files
 
 
-@dataclass(frozen=True)
-class TimedSamples:
-    """Labelled samples with timestamps, in any order."""
-
-    name: str
-    """becomes part of the stream's name"""
-    x: Any
-    """(N, …) samples, as in `Split`"""
-    y: npt.NDArray[np.int64]
-    """(N,) labels"""
-    ids: Array
-    """(N,) strings"""
-    time: npt.NDArray[np.int64]
-    """(N,) seconds UTC, or positions if only the order is known"""
-    classes: Sequence[str]
-    """class names; the index is the label"""
-    test: TimedSamples | None = None
-    """a separate test set over the same time, or None"""
-    pretrain: TimedSamples | None = None
-    """samples from before the others, set apart for the choice of settings, or None"""
-    group: npt.NDArray[np.int64] | None = None
-    """(N,) samples with the same number share an uploader or are near copies; None: not known"""
-    label_time: npt.NDArray[np.int64] | None = None
-    """(N,) seconds UTC when labels come, as in `Split`; None: with their samples"""
-
-
 def in_time_order(
-    data: TimedSamples,
+    rows: Rows,
     period: str | int = 10,
     test_share: float = 0.1,
     order: Literal["natural", "balanced"] = "natural",
     seed: int = 0,
     grouping: Literal["grouped", "random"] = "grouped",
+    test: Split | None = None,
+    pretrain: Split | None = None,
 ) -> Stream:
     """Steps in order of time; `seed` draws the order of equal times.
 
     period: year, month, week or day, or a number of steps with equally many samples each. The test split of a step, for
-    retention, is a random `test_share` of its samples, also in order, or its part of the separate test set. grouping
-    "grouped": samples of one uploader, and near copies, are on one side in all steps, if the source names them. order
-    "balanced": of each class in a step, keep at most as many samples as the median class has. Raises BadConfig, and
+    retention, is a random `test_share` of its samples, also in order, or its part of a separate test set over the same
+    time. grouping "grouped": samples of one uploader, and near copies, are on one side in all steps, if the source
+    names them. order "balanced": of each class in a step, keep at most as many samples as the median class has.
+    pretrain: samples from before the others, set apart for the choice of settings. Raises BadConfig, and
     IncompatibleStream for fewer samples than steps or a step without test samples.
     """
-    if not 0 <= test_share < 1:
-        raise BadConfig(f"--test-share is {test_share}.", "Expected a share from 0 to below 1.")
-    parts = count_of(period)
-    if parts is not None and len(data.y) < parts:
-        raise IncompatibleStream(
-            f"{data.name} has {len(data.y)} samples for {parts} steps.", "Expected at least one a step."
-        )
-    if parts is None and data.test is not None:
-        raise BadConfig(f"{data.name} has an order, but no dates.", "Expected --period N, a number of steps.")
-    rows = time_order(data.time, data.ids, seed)
+    check_share(test_share)
+    samples, parts = rows.samples, count_of(period)
+    assert samples.time is not None
+    if parts is not None and len(samples) < parts:
+        problem = f"{rows.name} has {len(samples)} samples for {parts} steps."
+        raise IncompatibleStream(problem, "Expected at least one a step.")
+    if parts is None and test is not None:
+        raise BadConfig(f"{rows.name} has an order, but no dates.", "Expected --period N, a number of steps.")
+    place = time_order(samples.time, samples.ids, seed)
     if parts is None:
-        step_of, names = calendar_steps(data.time[rows], str(period))
-        cut = [rows[step_of == t] for t in range(len(names))]
+        step, names = calendar_steps(samples.time[place], str(period))
+        of_steps = [place[step == t] for t in range(len(names))]
     else:
-        cut, names = np.array_split(rows, parts), [str(t) for t in range(parts)]
-    periods = len(names)
-    tests = None if data.test is None else np.array_split(time_order(data.test.time, data.test.ids, seed), periods)
-    chosen = []
-    for t, of_step in enumerate(cut):
-        rng = rng_for(seed, "period", t)
-        chosen.append(_balanced(of_step, data.y, rng) if order == "balanced" else of_step)
-    grouped = grouping == "grouped" and data.group is not None and tests is None
-    lengths = [len(of_step) for of_step in chosen]
-    held = [np.zeros(n, bool) for n in lengths]
-    if tests is None:
-        rows = np.concatenate(chosen)
-        group = data.group[rows] if grouped and data.group is not None else np.arange(len(rows))
-        side = draw_sides([np.repeat(np.arange(periods), lengths)], group, test_share, rng_for(seed, "held out"))
-        held = np.split(side, np.cumsum(lengths)[:-1])
-        if grouped and (empty := [t for t, s in enumerate(held) if not s.any() and test_share * len(s) >= 1]):
-            raise no_test(f"Step {names[empty[0]]} of {data.name}", test_share, "Use --grouping random.")
-    steps = []
-    for t, (of_step, is_test) in enumerate(zip(chosen, held, strict=True)):
-        splits = {"train": _split(data, of_step[~is_test])}
-        if t == 0 and data.pretrain is not None:
-            splits["train"] = join([_split(data.pretrain, np.arange(len(data.pretrain.y))), splits["train"]])
-        if tests is not None and data.test is not None and len(tests[t]):
-            splits["test"] = _split(data.test, tests[t])
-        elif is_test.any():
-            splits["test"] = _split(data, of_step[is_test])
-        steps.append(Step(t, names[t], splits))
-    facts = {"from": "order", "source": data.name, "periods": periods, "held_out": test_share}
-    facts |= {"order": order, "seed": seed, "split": "published" if tests else "grouped" if grouped else "random"}
-    facts |= drawn(seed) | ({} if data.pretrain is None else {"pretrain": len(data.pretrain.y)})
+        of_steps, names = np.array_split(place, parts), [str(t) for t in range(parts)]
+    if order == "balanced":
+        of_steps = [_balanced(of, samples.y, rng_for(seed, "period", t)) for t, of in enumerate(of_steps)]
+    place, step = np.concatenate(of_steps), np.repeat(np.arange(len(names)), list(map(len, of_steps)))
+    tested, grouped = np.zeros(len(place), bool), False
+    if test is None:
+        grouped = grouping == "grouped" and samples.group is not None
+        group = samples.group[place] if grouped and samples.group is not None else np.arange(len(place))
+        tested = draw_sides([step], group, test_share, rng_for(seed, "held out"))
+        sizes, tests = np.bincount(step), np.bincount(step, tested)
+        if grouped and (empty := np.flatnonzero((tests == 0) & (test_share * sizes >= 1))).size:
+            raise no_test(f"Step {names[empty[0]]} of {rows.name}", test_share, "Use --grouping random.")
+    steps = splits_of(samples, place, step, names, np.where(tested, "test", "train"))
+    if test is not None and test.time is not None:
+        for t, chosen in enumerate(np.array_split(time_order(test.time, test.ids, seed), len(names))):
+            if len(chosen):
+                steps[t] = replace(steps[t], splits={**steps[t].splits, "test": test.take(chosen)})
+    if pretrain is not None:
+        steps[0] = replace(steps[0], splits={**steps[0].splits, "train": join([pretrain, steps[0]["train"]])})
+    facts = {"from": "order", "source": rows.name, "periods": len(names), "held_out": test_share}
+    facts |= {"order": order, "seed": seed, "split": "published" if test else "grouped" if grouped else "random"}
+    facts |= drawn(seed) | ({} if pretrain is None else {"pretrain": len(pretrain)})
     facts |= {"period": period} if parts is None else {}
-    return Stream(f"{data.name}-in-order", steps, list(data.classes), facts=facts)
+    return Stream(f"{rows.name}-in-order", steps, list(rows.classes), facts=facts)
 
 
 def _balanced(rows: Array, y: npt.NDArray[np.int64], rng: np.random.Generator) -> Array:
@@ -128,39 +94,17 @@ def _balanced(rows: Array, y: npt.NDArray[np.int64], rng: np.random.Generator) -
     return rows[keep]
 
 
-def _split(data: TimedSamples, rows: Array) -> Split:
-    group, late = (None if column is None else column[rows] for column in (data.group, data.label_time))
-    return Split(pick(data.x, rows), data.y[rows], data.ids[rows], data.time[rows], group, label_time=late)
-
-
-def timed_release(path: Path, features: str | None = None) -> TimedSamples:
-    """All labelled images of a release by upload time. features: a name in the release (default: its first), or
-    images:SIZE. Raises BadConfig."""
+def timed_release(path: Path, features: str | None = None) -> Rows:
+    """All labelled images of a release by upload time; features: as of `from_release`. Raises BadConfig."""
     release = Release.open(path)
-    kind, _, size = (features or "").partition(":")
-    if kind == "images":
-        if not is_count(size) or not 4 <= int(size) <= 8192:
-            raise BadConfig(f"The features are {features!r}.", "Expected images:SIZE with SIZE from 4 to 8192.")
-        x: Any = release_images(release, int(size))
-    else:
-        if features is None and not release.facts["features"]:
-            raise BadConfig(f"The release {release.name} has no features.", "", "Use --features images:SIZE.")
-        x = np.asarray(release.features(features or release.facts["features"][0]), np.float32)
-    table = release.table
-    return TimedSamples(
-        release.name,
-        x,
-        table["label"].to_numpy().astype(np.int64),
-        np.array(table["id"].to_pylist(), np.str_),
-        table["uploaded"].to_numpy().astype(np.int64),
-        release.classes,
-        group=release_groups(release),
-    )
+    return Rows(release.name, release_samples(release, features), release.classes)
 
 
-def timed_hdf5(folder: Path, features: Path | None = None, root: Path | None = None, size: int = 64) -> TimedSamples:
+def timed_hdf5(
+    folder: Path, features: Path | None = None, root: Path | None = None, size: int = 64
+) -> tuple[Rows, Split, Split | None]:
     """The published order of CGLM or CLOC: `train_labels.hdf5` and `train_image_paths.hdf5`, the same for test, and for
-    pretrain if there are samples of it.
+    pretrain if there are samples of it: positions are their times.
 
     features: a folder with train.npy and test.npy, rows as in the files; without it, the paths are relative to `root`.
     Raises MissingFile, BadInput, BadConfig.
@@ -188,14 +132,11 @@ def timed_hdf5(folder: Path, features: Path | None = None, root: Path | None = N
             x = from_download([_inside(root, p) for p in paths], size, folder)
         else:
             raise BadConfig(f"{folder} has an order, but no samples.", "Expected --features or --root.")
-        parts[part] = (x, labels, np.array(paths, np.str_))
-    n_classes = number_of_classes([labels for _, labels, _ in parts.values()], folder)
-    classes = [str(c) for c in range(n_classes)]
-    timed = {
-        part: TimedSamples(folder.name, x, y, ids, np.arange(len(y)) - (len(y) if part == "pretrain" else 0), classes)
-        for part, (x, y, ids) in parts.items()
-    }
-    return replace(timed["train"], test=timed["test"], pretrain=timed.get("pretrain"))
+        time = np.arange(len(labels)) - (len(labels) if part == "pretrain" else 0)
+        parts[part] = Split(x, labels, np.array(paths, np.str_), time)
+    n_classes = number_of_classes([split.y for split in parts.values()], folder)
+    rows = Rows(folder.name, parts["train"], [str(c) for c in range(n_classes)])
+    return rows, parts["test"], parts.get("pretrain")
 
 
 def _inside(root: Path, name: str) -> Path:

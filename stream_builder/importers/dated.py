@@ -1,10 +1,9 @@
-"""Labelled samples with dates → a stream with one step per year, month, week or day, or N steps of equal size."""
+"""Columns of tables: times, times of labels, texts, paths of images."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,119 +13,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
-from driftline.curate.core.group_split import draw_sides
 from driftline.curate.core.outside.names import fault
 from driftline.curate.core.outside.tables import csv_rows, read_parquet
-from driftline.curate.core.seeding import rng_for, time_order
-from driftline.curate.core.times.calendar_periods import CALENDAR, count_of
 from driftline.curate.core.times.dates import seconds_of
 from driftline.curate.core.times.number_times import UNITS, not_seconds, per_second
 from driftline.stream_builder.lazy_images import LazyImages, from_download
-from driftline.stream_builder.splitting import equal_parts, numbered
 from driftline.stream_builder.step import NEVER
-from driftline.stream_builder.stream import SPLITS, Array, Split, Step, Stream, pick
-from driftline.stream_builder.ties import drawn
-
-
-@dataclass
-class Dated:
-    """Samples in any order."""
-
-    name: str
-    """becomes the stream's name"""
-    x: Any
-    """(N, …) samples, as in `Split`"""
-    labels: Sequence[str]
-    """(N,) names of classes"""
-    ids: Sequence[str]
-    """(N,) unique in the stream"""
-    time: npt.NDArray[np.int64]
-    """(N,) seconds UTC"""
-    side: Sequence[str] | None = None
-    """(N,) train, val or test; None: a test split is drawn"""
-    group: Sequence[str] | None = None
-    """(N,) samples with the same name are on one side; "" is a group of its own; None: not known"""
-    classes: Sequence[str] | None = None
-    """class names in the order of their labels; None: the labels that occur, sorted"""
-    label_time: npt.NDArray[np.int64] | None = None
-    """(N,) seconds UTC when labels come, as in `Split`; None: with their samples"""
-
-
-@dataclass(frozen=True)
-class Cut:
-    """How dates become steps, and which samples are test samples if the source does not say."""
-
-    period: str = "year"
-    """year, month, week (from Monday on), day, or a number of steps of about equal size; equal times are in one step"""
-    test_share: float = 0.3
-    """share of each step and class"""
-    seed: int = 0
-    """random seed of the test split, and of the order of equal times"""
-
-
-def stream_of(data: Dated, cut: Cut, facts: Mapping[str, Any]) -> Stream:
-    """Steps and samples in order of time; the cut's seed draws the order of equal times. The order of `data` changes
-    nothing. Raises BadConfig, BadInput naming the first id that is there twice."""
-    if not 0 <= cut.test_share < 1:
-        raise BadConfig(f"--test-share is {cut.test_share}.", "Expected a share from 0 to below 1.")
-    ids = np.array(data.ids, np.str_)
-    unique, times = np.unique(ids, return_counts=True)
-    if (times > 1).any():
-        raise BadInput(f"{data.name}: the id {unique[times.argmax()]!r} is there {times.max()} times.", "Expected one.")
-    names = sorted(set(data.labels)) if data.classes is None else list(data.classes)
-    number = {name: i for i, name in enumerate(names)}
-    order = time_order(data.time, ids, cut.seed)
-    ids, time = ids[order], data.time[order]
-    y = np.array([number[name] for name in data.labels], np.int64)[order]
-    step_of, step_names = steps_of(time, cut.period)
-    group = None if data.group is None else numbered(np.array(data.group, np.str_)[order])
-    notes = {}
-    if data.side is None:
-        alone = ids if group is None else group
-        test = draw_sides((step_of, y), alone, cut.test_share, rng_for(cut.seed, "test"))
-        side = np.where(test, "test", "train")
-        notes["made"] = f"a test split of {cut.test_share:.0%} of every step and class, seed {cut.seed}"
-    else:
-        side = np.array(data.side, np.str_)[order]
-    steps = []
-    for index, name in enumerate(step_names):
-        of_step = np.flatnonzero(step_of == index)
-        splits = {}
-        for part in SPLITS:
-            rows = of_step[side[of_step] == part]
-            if len(rows):
-                groups = None if group is None else group[rows]
-                late = None if data.label_time is None else data.label_time[order[rows]]
-                x = pick(data.x, order[rows])
-                splits[part] = Split(x, y[rows], ids[rows], time[rows], groups, label_time=late)
-        steps.append(Step(index, name, splits))
-    facts = {**facts, "period": cut.period, **drawn(cut.seed), **notes}
-    return Stream(data.name, steps, names, facts=facts)
-
 
 NO_TIME = ("", "nat", "nan", "inf", "null", "none", "never")  # texts, in lower case
 YEARS = (1000, 2999)  # a column of such integers has years, of others seconds
-
-
-def steps_of(time: npt.NDArray[np.int64], period: str) -> tuple[Array, list[str]]:
-    """(N,) number of the step of each sample, and the steps' names."""
-    if (parts := count_of(period)) is None:
-        return calendar_steps(time, period)
-    step = equal_parts(time, parts)
-    first = [int(time[step == i].min()) for i in range(int(step.max()) + 1)]
-    names = [str(np.datetime64(t, "s").astype("datetime64[D]")) for t in first]
-    return step, names if len(set(names)) == len(names) else [str(i) for i in range(len(names))]
-
-
-def calendar_steps(time: npt.NDArray[np.int64], period: str) -> tuple[Array, list[str]]:
-    """(N,) number of the year, month, week or day of each sample, in UTC, and their names; a week's is its Monday."""
-    dates = time.astype("datetime64[s]").astype("datetime64[D]")
-    if period == "week":
-        dates = dates - (dates.astype(np.int64) + 3) % 7  # the epoch is a Thursday
-    else:
-        dates = dates.astype(f"datetime64[{CALENDAR[period]}]")
-    values, step = np.unique(dates, return_inverse=True)
-    return step, [str(value) for value in values]
 
 
 def times_of(values: Sequence[Any], what: Callable[[int], str], unit: str = "auto") -> npt.NDArray[np.int64]:

@@ -10,8 +10,9 @@ from driftline.curate.core.errors import BadInput, MissingFile
 from driftline.curate.core.outside.images import IMAGE_SUFFIXES
 from driftline.curate.core.times.dates import shown_date
 from driftline.curate.core.times.path_dates import DATES
-from driftline.stream_builder.importers.dated import Cut, Dated, images_of, stream_of
-from driftline.stream_builder.stream import Stream
+from driftline.stream_builder.importers.dated import images_of
+from driftline.stream_builder.rows import Rows, cut, labelled
+from driftline.stream_builder.stream import Split, Stream
 
 OTHERS = (".heic", ".heif", ".avif")
 PLACES = ("exif", "sidecar", "path")
@@ -53,6 +54,7 @@ def from_folder_by_time(
             "Expected one in EXIF, in a file beside the photo, or in the path.",
             "Move them elsewhere, or into folders named by their year.",
         )
-    labels = [name.partition("/")[0] for name in names]
-    data = Dated(path.resolve().name, images_of(path, names, size, path), labels, names, np.array(times, np.int64))
-    return stream_of(data, Cut(period, test_share, seed), {"from": "folder-by-time", "licence": "your own"})
+    y, classes = labelled([name.partition("/")[0] for name in names])
+    samples = Split(images_of(path, names, size, path), y, np.array(names, np.str_), np.array(times, np.int64))
+    facts = {"from": "folder-by-time", "licence": "your own"}
+    return cut(Rows(path.resolve().name, samples, classes), period, test_share, seed, facts)

@@ -18,9 +18,10 @@ from driftline.curate.core.atomic_io import json_value
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile, reason
 from driftline.curate.core.outside.http import limit_hub
 from driftline.curate.core.outside.tables import BoundedParquet, check_offsets, readable
-from driftline.stream_builder.importers.dated import Cut, Dated, label_times, stream_of, texts_of, times_of
+from driftline.stream_builder.importers.dated import label_times, texts_of, times_of
 from driftline.stream_builder.lazy_images import LazyImages
-from driftline.stream_builder.stream import Array, Stream
+from driftline.stream_builder.rows import Rows, cut, labelled
+from driftline.stream_builder.stream import Array, Split, Stream
 
 ROWS = 1024  # at once in memory
 BINARY = (pa.large_binary(), pa.binary())
@@ -60,9 +61,8 @@ def from_hub(
     reader = _Reader(time, label, x, folder, size, label_time)
     for name, shard in _shards(path, config, folder):
         reader.read(name, shard)
-    return reader.stream(
-        str(path) if not path.exists() else path.resolve().name, time_unit, Cut(period, test_share, seed)
-    )
+    rows, facts = reader.rows(str(path) if not path.exists() else path.resolve().name, time_unit)
+    return cut(rows, period, test_share, seed, facts)
 
 
 class _Reader:
@@ -129,8 +129,8 @@ class _Reader:
         self.locations.append(np.stack([np.full(len(sizes), len(self.files) - 1), starts, sizes], 1))
         images.write(memoryview(content)[low:high])
 
-    def stream(self, name: str, unit: str, cut: Cut) -> Stream:
-        """The stream of all shards. Raises BadInput."""
+    def rows(self, name: str, unit: str) -> tuple[Rows, dict[str, str]]:
+        """The rows of all shards, and facts about them. Raises BadInput."""
         if not self.ids:
             raise BadInput(f"{name} has no rows.", "Expected one row a sample.")
 
@@ -147,7 +147,7 @@ class _Reader:
                 problem = f"{name}: {self.time} or {self.late} is of another type in another shard ({kinds})."
                 raise BadInput(problem, "Expected one type for each.") from None
             late = label_times(comes, times, time, what, unit)
-        labels = texts_of(self.labels, what, self.label)
+        y, classes = labelled(texts_of(self.labels, what, self.label))
         longest = max(map(len, self.texts), default=0)
         if longest * 4 * len(self.texts) > MOST_TEXT:
             raise BadInput(
@@ -158,16 +158,15 @@ class _Reader:
         samples: Any = np.array(self.texts, np.str_)
         if self.locations:
             samples = LazyImages(tuple(self.files), np.concatenate(self.locations).astype(np.int64), self.size)
-        side = self.sides if "test" in self.sides and "" not in self.sides else None
+        side = np.array(self.sides) if "test" in self.sides and "" not in self.sides else None
         facts = {
             "from": "hub",
             "source": f"https://huggingface.co/datasets/{name}" if "/" in name else name,
             "licence": "see the data set's card",
             "columns": f"time {self.time}, label {self.label}, samples {self.x}",
         }
-        return stream_of(
-            Dated(name.replace("/", "-"), samples, labels, self.ids, time, side, label_time=late), cut, facts
-        )
+        columns = Split(samples, y, np.array(self.ids, np.str_), time, label_time=late)
+        return Rows(name.replace("/", "-"), columns, classes, side), facts
 
 
 def _file(reader: _Reader, name: str, is_image: bool) -> Any:

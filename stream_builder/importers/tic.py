@@ -16,9 +16,10 @@ from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
 from driftline.curate.core.outside.arrays import mapped, open_array
 from driftline.curate.core.outside.names import is_count
-from driftline.stream_builder.importers.dated import Cut, Dated, column_of, images_of, stream_of, table_of, texts_of
+from driftline.stream_builder.importers.dated import column_of, images_of, table_of, texts_of
 from driftline.stream_builder.importers.pickles import read_pickle
-from driftline.stream_builder.stream import Stream
+from driftline.stream_builder.rows import Rows, cut, labelled
+from driftline.stream_builder.stream import Split, Stream
 
 
 def from_tic(
@@ -73,8 +74,9 @@ def from_tic(
         path = column_of(taken, table, path, ("path", "file", "filename"), "--path")
         names = texts_of(taken[path].to_pylist(), lambda row: what(listed_rows[row]), path)
         x = images_of(root or table.parent, names, size, table)
+    y, classes = labelled(labels)
     time = np.array([listed[uids[row]][0] for row in listed_rows], np.int64)
-    data = Dated(lists.stem.replace("_year2uids", ""), x, labels, [uids[row] for row in listed_rows], time)
+    samples = Split(x, y, np.array([uids[row] for row in listed_rows], np.str_), time)
     facts = {
         "from": "tic",
         "source": "https://huggingface.co/datasets/apple/TiC-DataComp",
@@ -82,7 +84,7 @@ def from_tic(
         "cite": "Garg et al.: TiC-CLIP: Continual Training of CLIP Models. ICLR 2024",
         "joined": f"{len(listed_rows):,} of {len(rows):,} rows are among the {len(listed):,} uids of the lists",
     }
-    return stream_of(data, Cut(period, test_share, seed), facts)
+    return cut(Rows(lists.stem.replace("_year2uids", ""), samples, classes), period, test_share, seed, facts)
 
 
 def _listed(path: Path) -> dict[str, tuple[int, str]]:

@@ -6,19 +6,14 @@ FMoW: rgb_metadata.csv, and images/rgb_img_ROW.png for each of its rows. iWildCa
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from driftline.curate.core.errors import BadInput, MissingFile
-from driftline.stream_builder.importers.dated import (
-    Cut,
-    Dated,
-    column_of,
-    images_of,
-    stream_of,
-    table_of,
-    texts_of,
-    times_of,
-)
-from driftline.stream_builder.stream import Stream
+from driftline.stream_builder.importers.dated import column_of, images_of, table_of, texts_of, times_of
+from driftline.stream_builder.rows import Rows, cut, labelled
+from driftline.stream_builder.stream import Split, Stream
 
 TABLES = ("rgb_metadata.csv", "metadata.csv")
 SIDES = {"train": "train", "val": "val", "id_val": "val", "test": "test", "id_test": "test"}
@@ -65,7 +60,7 @@ def from_wilds(
         taken[column_of(taken, source, time, ("timestamp", "datetime", "date", "year"), "--time")].to_pylist(), what
     )
     label = column_of(taken, source, label, ("category", "label", "y"), "--label")
-    labels = texts_of(taken[label].to_pylist(), what, label)
+    y, classes = labelled(texts_of(taken[label].to_pylist(), what, label))
     if source.name == TABLES[0] and path is None:
         root, names = folder / "images", [f"rgb_img_{row}.png" for row in used]
     else:
@@ -73,15 +68,10 @@ def from_wilds(
         names = texts_of(taken[path].to_pylist(), what, path)
         root = next((folder / name for name in ("train", "images") if (folder / name).is_dir()), folder)
     group = group or next((name for name in ("seq_id", "sequence") if name in taken.column_names), None)
-    groups = (
-        None
-        if group is None
-        else [str(v or "") for v in taken[column_of(taken, source, group, (), "--group")].to_pylist()]
-    )
-    side = None if sides is None else [SIDES[str(sides[row])] for row in used]
-    data = Dated(
-        folder.resolve().name, images_of(root, names, size, source), labels, names, time=times, side=side, group=groups
-    )
+    group = None if group is None else column_of(taken, source, group, (), "--group")
+    groups: Any = None if group is None else np.array([str(v or "") for v in taken[group].to_pylist()], np.str_)
+    side = None if sides is None else np.array([SIDES[str(sides[row])] for row in used])
+    samples = Split(images_of(root, names, size, source), y, np.array(names, np.str_), times, groups)
     facts = {"from": "wilds", "source": "https://wilds.stanford.edu", "licence": LICENCES[source.name], "cite": CITE}
     facts |= {"left_out": f"{len(table) - len(used)} rows of split seq"} if len(used) < len(table) else {}
-    return stream_of(data, Cut(period, test_share, seed), facts)
+    return cut(Rows(folder.resolve().name, samples, classes, side), period, test_share, seed, facts)

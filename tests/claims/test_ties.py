@@ -27,9 +27,10 @@ from driftline.eval.run import evaluate
 from driftline.pipelines.cli.app import app
 from driftline.pipelines.reporting.audit import audit_stream
 from driftline.stream_builder.builders.arrays import from_arrays
-from driftline.stream_builder.builders.time_order import TimedSamples, in_time_order
+from driftline.stream_builder.builders.time_order import in_time_order
 from driftline.stream_builder.measures.label_correlation import blind_curve, correlation_of_stream
 from driftline.stream_builder.measures.shift_distance import label_statistics
+from driftline.stream_builder.rows import Rows
 from driftline.stream_builder.step import SPLITS
 from driftline.stream_builder.stream import Split, Step, Stream
 
@@ -45,7 +46,7 @@ def made(
     time = np.arange(n) % years + 2000
     names = np.array([ids(i, label) for i, label in enumerate(y.tolist())])
     rows = np.arange(n) if rows is None else rows
-    data = TimedSamples("made", x[rows], y[rows], names[rows], time[rows], [f"class{c}" for c in range(4)])
+    data = Rows("made", Split(x[rows], y[rows], names[rows], time[rows]), [f"class{c}" for c in range(4)])
     return in_time_order(data, period=3, test_share=0.3, seed=seed)
 
 

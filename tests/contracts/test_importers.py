@@ -24,9 +24,10 @@ from driftline.curate.core.errors import BadInput, DriftlineError, MissingFile
 from driftline.curate.core.seeding import rng_for
 from driftline.pipelines.cli.imports import OURS, _function, import_app
 from driftline.stream_builder.importers import IMPORTERS
-from driftline.stream_builder.importers.dated import Cut, Dated, stream_of, times_of
+from driftline.stream_builder.importers.dated import times_of
+from driftline.stream_builder.rows import Rows, cut, labelled
 from driftline.stream_builder.step import NEVER
-from driftline.stream_builder.stream import SPLITS, Stream
+from driftline.stream_builder.stream import SPLITS, Split, Stream
 
 YEARS = (2012, 2013, 2015)
 Built = tuple[Path, dict[str, Any]]  # what the importer is called with
@@ -165,15 +166,14 @@ def ids_of(stream: Stream, side: str) -> tuple[str, ...]:
     return tuple(id_ for step in stream.steps if side in step.splits for id_ in step[side].ids.tolist())
 
 
-def dated(n: int = 60, group: int | None = None) -> Dated:
-    labels = [("zebra", "ant", "mole")[i % 3] for i in range(n)]
-    groups = None if group is None else [f"g{i // group}" for i in range(n)]
-    ids, years = [f"{label}-{i:02}" for i, label in enumerate(labels)], np.arange(n) % 4 * 31_556_952 + 10**6
-    return Dated("d", np.arange(n, dtype=np.float32)[:, None], labels, ids, years, None, groups)
-
-
 def test_samples_of_a_group_are_tested_together() -> None:
-    made = stream_of(dated(group=3), Cut(seed=1), {})
+    labels = [("zebra", "ant", "mole")[i % 3] for i in range(60)]
+    ids, groups = (
+        np.array([f"{name}-{i:02}" for i, name in enumerate(labels)]),
+        np.array([f"g{i // 3}" for i in range(60)]),
+    )
+    years, (y, classes) = np.arange(60) % 4 * 31_556_952 + 10**6, labelled(labels)
+    made = cut(Rows("d", Split(np.zeros((60, 1), np.float32), y, ids, years, groups), classes), "year", 0.3, 1, {})
     sides = [{int(id_[-2:]) // 3 for id_ in ids_of(made, side)} for side in ("train", "test")]
     assert sides[1]
     assert not sides[0] & sides[1]

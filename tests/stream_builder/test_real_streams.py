@@ -19,19 +19,20 @@ from driftline.curate.core.seeding import rng_for
 from driftline.stream_builder.builders.held_out_classes import hold_out_classes
 from driftline.stream_builder.builders.portraits import portraits
 from driftline.stream_builder.builders.table import from_table
-from driftline.stream_builder.builders.time_order import TimedSamples, in_time_order, timed_release
+from driftline.stream_builder.builders.time_order import in_time_order, timed_release
 from driftline.stream_builder.datasets import Dataset, Samples, open_dataset
 from driftline.stream_builder.importers.dated import seconds_of_column, times_of
 from driftline.stream_builder.interop.torch_loader import Policy, policy_of
+from driftline.stream_builder.rows import Rows
+from driftline.stream_builder.stream import Split
 
 
-def timed(n: int = 100) -> TimedSamples:
+def timed(n: int = 100) -> Rows:
     rng = rng_for(0, "timed")
     y = np.repeat(np.arange(4), n // 4).astype(np.int64)
     time = rng.permutation(n).astype(np.int64) * 1000
-    return TimedSamples(
-        "toy", np.arange(n, dtype=np.float32)[:, None], y, np.array([f"i{i:03d}" for i in range(n)]), time, "abcd"
-    )
+    x, ids = np.arange(n, dtype=np.float32)[:, None], np.array([f"i{i:03d}" for i in range(n)])
+    return Rows("toy", Split(x, y, ids, time), "abcd")
 
 
 class TestOrder:
@@ -47,8 +48,8 @@ class TestOrder:
         assert not set(flat.ids.tolist()) & set(stream.flat("test").ids.tolist())
 
     def test_balanced_order_takes_no_class_more_often_than_the_median(self) -> None:
-        data = timed(400)
-        skewed = TimedSamples("skewed", data.x, np.where(data.y < 2, 0, data.y), data.ids, data.time, data.classes)
+        skewed = timed(400)
+        skewed.samples.y[skewed.samples.y < 2] = 0
         stream = in_time_order(skewed, period=2, test_share=0, order="balanced")
         for step in stream.steps:
             counts = Counter(step["train"].y.tolist())

@@ -23,18 +23,19 @@ from driftline.eval.run import evaluate
 from driftline.stream_builder.builders.arrays import from_arrays
 from driftline.stream_builder.builders.release import from_release
 from driftline.stream_builder.builders.table import timed_table
-from driftline.stream_builder.builders.time_order import TimedSamples, in_time_order, timed_release
+from driftline.stream_builder.builders.time_order import in_time_order, timed_release
+from driftline.stream_builder.rows import Rows
 from driftline.stream_builder.splitting import numbered
 from driftline.stream_builder.stream import Split, Step, Stream
 
 
-def uploads(n: int = 600, users: int = 60) -> TimedSamples:
+def uploads(n: int = 600, users: int = 60) -> Rows:
     """Albums: an uploader's photos in a row, and again later."""
     rng = rng_for(0, "uploads")
     user = rng.permutation(np.repeat(np.arange(users), n // users // 2)).repeat(2)
     ids = np.array([f"i{i:04d}" for i in range(n)])
     y = rng.integers(0, 3, n)
-    return TimedSamples("album", rng.normal(size=(n, 4)).astype(np.float32), y, ids, np.arange(n), "abc", group=user)
+    return Rows("album", Split(rng.normal(size=(n, 4)).astype(np.float32), y, ids, np.arange(n), user), "abc")
 
 
 def grouped(stream: Stream, size: int = 6) -> Stream:
@@ -62,12 +63,12 @@ class TestInOrder:
         assert (stream.shared_with_training() or 0) > 0.9
 
     def test_one_uploader_of_everything_is_an_error_with_the_way_out(self) -> None:
-        alone = replace(uploads(), group=np.zeros(600, np.int64))
+        alone = replace(uploads(), samples=replace(uploads().samples, group=np.zeros(600, np.int64)))
         with pytest.raises(IncompatibleStream, match=r"Step 0 of album has no test sample.*--grouping random"):
             in_time_order(alone, period=5)
 
     def test_a_source_without_uploaders_gives_what_it_gave(self) -> None:
-        unknown = replace(uploads(), group=None)
+        unknown = replace(uploads(), samples=replace(uploads().samples, group=None))
         assert in_time_order(unknown).shared_with_training() is None
         both = [in_time_order(unknown, grouping=split) for split in ("grouped", "random")]  # type: ignore[arg-type]
         assert both[0].flat("test").ids.tolist() == both[1].flat("test").ids.tolist()
@@ -77,8 +78,8 @@ class TestInOrder:
         (tmp_path / "t.csv").write_text("\n".join(lines))
         np.save(tmp_path / "x.npy", np.zeros((41, 2), np.float32))
         data = timed_table(tmp_path / "t.csv", features=tmp_path / "x.npy")
-        assert data.group is not None
-        assert len(set(data.group.tolist())) == 11
+        assert data.samples.group is not None
+        assert len(set(data.samples.group.tolist())) == 11
 
 
 class TestRelease:

@@ -1,0 +1,135 @@
+"""Labelled samples with dates → a stream: every source fills `Rows`, and `cut` makes steps and splits of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from driftline.curate.core.errors import BadConfig, BadInput
+from driftline.curate.core.group_split import draw_sides
+from driftline.curate.core.seeding import rng_for, time_order
+from driftline.curate.core.times.calendar_periods import CALENDAR, count_of
+from driftline.stream_builder.splitting import equal_parts, no_test, numbered
+from driftline.stream_builder.step import SPLITS, Array, Labels, Split, Step
+from driftline.stream_builder.stream import Stream
+from driftline.stream_builder.ties import drawn
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Labelled samples in any order."""
+
+    name: str
+    """becomes the stream's name"""
+    samples: Split
+    """all of them; groups are numbers or names, of which "" is a group of its own"""
+    classes: Sequence[str]
+    """class names; the index is the label"""
+    side: Array | None = None
+    """(N,) train, val or test; None: a test split is drawn"""
+
+
+def labelled(labels: Sequence[str], classes: Sequence[str] | None = None) -> tuple[Labels, list[str]]:
+    """(N,) labels, and the names of the classes: as given, or those that occur, sorted. labels: (N,) names."""
+    names = sorted(set(labels)) if classes is None else list(classes)
+    number = {name: i for i, name in enumerate(names)}
+    return np.array([number[name] for name in labels], np.int64), names
+
+
+def cut(rows: Rows, period: str, test_share: float, seed: int, facts: Mapping[str, Any]) -> Stream:
+    """Steps and samples in order of time; `seed` draws the order of equal times. The order of `rows` changes nothing.
+
+    period: as of `periods_of`. Without sides, a random `test_share` of every step and class is tested, each group on
+    one side. Raises BadConfig, BadInput naming the first id that is there twice.
+    """
+    samples = rows.samples
+    assert samples.time is not None
+    unique, times = np.unique(samples.ids, return_counts=True)
+    if (times > 1).any():
+        raise BadInput(f"{rows.name}: the id {unique[times.argmax()]} is there {times.max()} times.", "Expected one.")
+    order = time_order(samples.time, samples.ids, seed)
+    step, names = periods_of(samples.time[order], period)
+    facts = {**facts, "period": period, **drawn(seed)}
+    return stepped(rows, order, step, names, test_share, seed, facts, alone=samples.ids[order])
+
+
+def stepped(
+    rows: Rows,
+    order: Array,
+    step: Array,
+    names: Sequence[str],
+    test_share: float,
+    seed: int,
+    facts: Mapping[str, Any],
+    grouping: Literal["grouped", "random"] | None = None,
+    alone: Array | None = None,
+) -> Stream:
+    """Steps of rows in an order, with their sides or a drawn test split, of which the fact `made` tells.
+
+    order, step: (N,) positions of the rows, and the number of each one's step, in this order. grouping: "random" looks
+    at no groups; "grouped" raises IncompatibleStream if they leave a step without a test sample. alone: (N,) groups
+    where none are known.
+    """
+    check_share(test_share)
+    samples, facts = rows.samples, dict(facts)
+    if samples.group is not None and samples.group.dtype.kind == "U":
+        group = np.empty(len(order), np.int64)
+        group[order] = numbered(samples.group[order])
+        samples = replace(samples, group=group)
+    side = np.full(len(order), "train") if rows.side is None else rows.side[order]
+    if rows.side is None and test_share:
+        grouped = samples.group is not None and grouping != "random"
+        linked = samples.group[order] if samples.group is not None and grouped else alone
+        linked = np.arange(len(order)) if linked is None else linked
+        test = draw_sides((step, samples.y[order]), linked, test_share, rng_for(seed, "test"))
+        side = np.where(test, "test", "train")
+        if grouped and grouping and (empty := sorted(set(range(len(names))) - set(step[test].tolist()))):
+            raise no_test(f"Step {names[empty[0]]} of {rows.name}", test_share, "Use --grouping random.")
+        made = f"a test split of {test_share:.0%} of every step and class, "
+        made += f"{'with each group on one side' if grouped else 'random'}, seed {seed}"
+        facts["made"] = "; ".join(filter(None, (facts.get("made"), made)))
+    return Stream(rows.name, splits_of(samples, order, step, names, side), rows.classes, facts=facts)
+
+
+def splits_of(samples: Split, order: Array, step: Array, names: Sequence[str], side: Array) -> list[Step]:
+    """The steps; order: as of `stepped`; step, side: (N,) of each sample in this order."""
+    steps = []
+    for number, name in enumerate(names):
+        of_step = np.flatnonzero(step == number)
+        rows = {part: order[of_step[side[of_step] == part]] for part in SPLITS}
+        steps.append(Step(number, name, {part: samples.take(chosen) for part, chosen in rows.items() if len(chosen)}))
+    return steps
+
+
+def check_share(test_share: float) -> None:
+    """Raise BadConfig for a share of tests that is none."""
+    if not 0 <= test_share < 1:
+        raise BadConfig(f"--test-share is {test_share}.", "Expected a share from 0 to below 1.")
+
+
+def periods_of(time: npt.NDArray[np.int64], period: str | int) -> tuple[Array, list[str]]:
+    """(N,) number of the step of each sample, and the steps' names.
+
+    period: year, month, week (from Monday on), day, or a number of steps of about equal size; equal times are in one.
+    """
+    if (parts := count_of(period)) is None:
+        return calendar_steps(time, str(period))
+    step = equal_parts(time, parts)
+    first = [int(time[step == i].min()) for i in range(int(step.max()) + 1)]
+    names = [str(np.datetime64(t, "s").astype("datetime64[D]")) for t in first]
+    return step, names if len(set(names)) == len(names) else [str(i) for i in range(len(names))]
+
+
+def calendar_steps(time: npt.NDArray[np.int64], period: str) -> tuple[Array, list[str]]:
+    """(N,) number of the year, month, week or day of each sample, in UTC, and their names; a week's is its Monday."""
+    dates = time.astype("datetime64[s]").astype("datetime64[D]")
+    if period == "week":
+        dates = dates - (dates.astype(np.int64) + 3) % 7  # the epoch is a Thursday
+    else:
+        dates = dates.astype(f"datetime64[{CALENDAR[period]}]")
+    values, step = np.unique(dates, return_inverse=True)
+    return step, [str(value) for value in values]
