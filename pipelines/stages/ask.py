@@ -65,8 +65,6 @@ class Ask(Stage):
         items = items_of(inputs["retrieve"])
         write_parquet(out / "items.parquet", items)
         if self.context.config.validation.method == "crowd":
-            from driftline.pipelines.run.state import folder_of
-
             left = items.to_pylist()
             if self.context.config.validation.judges:
                 ids = sorted({item["id"] for item in left})
@@ -77,7 +75,7 @@ class Ask(Stage):
                     f"ask: judges agree on {len(alone.decided):,} of {len(ids):,} images without people; of these "
                     f"{len(alone.audited):,}, drawn at random, are asked all the same"
                 )
-            facts = batch_of(self.context, left, inputs, out, standing=folder_of(self.context.root, self.name))
+            facts = batch_of(self.context, left, inputs, out)
             self.context.run_log.say(
                 f"ask: {len(facts['items']):,} images × {facts['workers']} answers: free by yourself; about "
                 f"${facts['estimate_usd']:,.2f} with fees for paid workers, ${facts['usd_an_hour']:,.2f} an hour each"
@@ -129,12 +127,10 @@ def batch_of(
     out: Path,
     asked: set[str] | None = None,
     after: str | None = None,
-    standing: Path | None = None,
 ) -> dict[str, Any]:
     """Write a batch about `items` (id, bucket, concept, score), gold questions among them; returns its facts.
 
     asked: ids of earlier batches, which are not asked again as gold questions. after: name of the batch before.
-    standing: folder of the output that this batch replaces.
     """
     from driftline.curate.release.packing import FetchedImages
     from driftline.curate.validation.asking.batches import write_batch
@@ -152,7 +148,6 @@ def batch_of(
         gold,
         after=after,
         blur=_blurred(context, inputs["embed"], shown),
-        earlier=standing,
     )
     answers_of(context, inputs["bucket"]).take_batch(facts)
     return facts

@@ -99,7 +99,7 @@ class Tally(Stage):
         """Items of the next round: none if every class is full, no candidates are left, or the rounds are used up."""
         import pyarrow.parquet as pq
 
-        from driftline.curate.validation.asking.rounds import describe_short, next_candidates, short_cells
+        from driftline.curate.validation.asking.crowd import describe_short, next_candidates, short_cells
 
         config = self.context.config
         buckets = config.buckets.labelled(read_json(inputs["bucket"] / "buckets.json"))

@@ -13,7 +13,7 @@ import pytest
 from driftline.curate.retrieval.candidates import Lookup, choose
 from driftline.curate.retrieval.exact_search import Ranked
 from driftline.curate.retrieval.settings import RetrieveSettings
-from driftline.curate.validation.asking.rounds import next_candidates
+from driftline.curate.validation.asking.crowd import next_candidates
 
 
 def lists(n: int) -> list[Ranked]:

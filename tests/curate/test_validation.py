@@ -27,7 +27,7 @@ from driftline.curate.validation.answers.verdicts import (
     verdicts_from_labels,
 )
 from driftline.curate.validation.asking.batches import question_html, question_page, read_batch, read_gold, write_batch
-from driftline.curate.validation.asking.rounds import next_candidates, short_cells
+from driftline.curate.validation.asking.crowd import next_candidates, short_cells
 from driftline.curate.validation.settings import ValidationSettings
 
 CONCEPTS = [
@@ -94,25 +94,6 @@ class TestBatch:
             return [facts["items"][row["item"]] for row in rows[:20]]
 
         across_seeds(first_half, [id_ for id_, _, _ in asked])
-
-    def test_images_of_an_earlier_batch_are_linked_if_their_bytes_are_the_same(self, tmp_path: Path) -> None:
-        def written(name: str, images: dict[str, bytes], earlier: str | None = None) -> tuple[Path, dict[str, Path]]:
-            asked, plan = [(id_, data, "jpg") for id_, data in images.items()], ValidationSettings()
-            out, before = tmp_path / name, None if earlier is None else tmp_path / earlier
-            items = write_batch(asked, CONCEPTS, out, 0, plan, earlier=before)["items"]
-            return out, {id_: out / "images" / f"{item}.jpg" for item, id_ in items.items()}
-
-        _, old = written("old", {"a": b"A", "b": b"B", "gone": b"G"})
-        grown = {"a": b"A", "b": b"other bytes", "new": b"N"}
-        out, new = written("new", grown, "old")
-        alone, _ = written("alone", grown)
-        assert {id_ for id_ in old if id_ in new and old[id_].samefile(new[id_])} == {"a"}
-        assert [(p.name, p.read_bytes()) for p in sorted(out.rglob("*.*"))] == [
-            (p.name, p.read_bytes()) for p in sorted(alone.rglob("*.*"))
-        ]
-        (tmp_path / "new" / "batch.json").write_text("{")
-        written("new", grown, "new")
-        assert old["b"].read_bytes() == b"B"
 
     @pytest.mark.parametrize(("platform", "usd"), [("mturk", 1.80), ("prolific", 1.60), ("turkle", 1.20)])
     def test_the_estimate_includes_the_fee_of_the_platform(self, tmp_path: Path, platform: str, usd: float) -> None:

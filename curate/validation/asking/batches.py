@@ -6,7 +6,6 @@ The modules of `platforms/` bring a batch into the form of a marketplace.
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib.resources import files
@@ -24,10 +23,9 @@ from driftline.curate.core.atomic_io import (
     write_secret,
     write_text,
 )
-from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile
+from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
 from driftline.curate.core.outside.tables import csv_rows
 from driftline.curate.core.seeding import name_for, rng_for
-from driftline.curate.core.system.calls import sync_folder
 from driftline.curate.retrieval.settings import BACKGROUND, Concept
 from driftline.curate.validation.settings import ValidationSettings
 
@@ -76,52 +74,28 @@ def write_batch(
     gold: Mapping[str, frozenset[str]] | None = None,
     after: str | None = None,
     blur: Collection[str] = (),
-    earlier: Path | None = None,
 ) -> dict[str, Any]:
     """Write `batch.csv`, `page.html`, `images/` and last `batch.json`, whose content is returned; rows in seeded order.
 
     asked: (id, image bytes, extension). gold: id → known labels; workers cannot tell gold questions from others. after:
-    name of the previous batch. blur: ids of images that annotators see blurred at first. earlier: folder of a batch
-    whose images are linked instead of written again, under their new names.
+    name of the previous batch. blur: ids of images that annotators see blurred at first. Raises BadConfig for a
+    concept whose name is no option of a page.
     """
-    facts = batch_facts([id_ for id_, *_ in asked], concepts, seed, settings, gold, after, blur)
-    rows = []
-    images, written = out / "images", {} if earlier is None else _images_by_id(earlier)
-    image_of = {id_: (data, extension) for id_, data, extension in asked}
-    for item, id_ in facts["items"].items():
-        data, extension = image_of[id_]
-        if not _linked(written.get(id_), images / f"{item}.{extension}", data):
-            write_bytes(images / f"{item}.{extension}", data)
-        rows.append((facts["batch"], item, f"{settings.image_base_url.rstrip('/')}/{item}.{extension}"))
-    if written and asked:
-        sync_folder(images)
-    write_text(out / "batch.csv", marketplace_csv(COLUMNS, rows))
-    write_facts(facts, concepts, out)
-    return facts
-
-
-def batch_facts(
-    ids: Sequence[str],
-    concepts: Sequence[Concept],
-    seed: int,
-    settings: ValidationSettings,
-    gold: Mapping[str, frozenset[str]] | None = None,
-    after: str | None = None,
-    blur: Collection[str] = (),
-) -> dict[str, Any]:
-    """The content of `batch.json`, the items in seeded order. ids: of the images; the others as `write_batch` has
-    them. Raises BadConfig for a concept whose name is no option of a page."""
     for concept in concepts:
         if concept.name == NONE or "|" in concept.name:
             raise BadConfig(
                 f"A concept is named {concept.name!r}.", f"Expected a name without '|', other than {NONE!r}."
             )
+    image_of, gold, page = (
+        {id_: (data, extension) for id_, data, extension in asked},
+        gold or {},
+        question_page(concepts),
+    )
     # The page is part of the name: answers to other options are answers to another question.
-    batch = name_for(seed, "batch", fingerprint(question_page(concepts)), *sorted(ids))
-    order = rng_for(seed, "batch order").permutation(len(ids)).tolist()
-    items = {name_for(seed, "item", batch, ids[i]): ids[i] for i in order}
-    gold = gold or {}
-    return {
+    batch = name_for(seed, "batch", fingerprint(page), *sorted(image_of))
+    ids = [asked[i][0] for i in rng_for(seed, "batch order").permutation(len(asked)).tolist()]
+    items = {name_for(seed, "item", batch, id_): id_ for id_ in ids}
+    facts = {
         "format": FORMAT,
         "batch": batch,
         "after": after,
@@ -132,39 +106,18 @@ def batch_facts(
         "workers": settings.workers,
         "per_worker": settings.per_worker,
         "reward_usd": settings.reward_usd,
-        "estimate_usd": estimate(len(ids), settings),
+        "estimate_usd": estimate(len(asked), settings),
         "usd_an_hour": wage(settings.reward_usd, settings.seconds),
     }
-
-
-def write_facts(facts: Mapping[str, Any], concepts: Sequence[Concept], out: Path) -> None:
-    """Write `page.html` and last `batch.json`."""
-    write_text(out / "page.html", question_page(concepts))
+    rows = []
+    for item, id_ in items.items():
+        data, extension = image_of[id_]
+        write_bytes(out / "images" / f"{item}.{extension}", data)
+        rows.append((batch, item, f"{settings.image_base_url.rstrip('/')}/{item}.{extension}"))
+    write_text(out / "batch.csv", marketplace_csv(COLUMNS, rows))
+    write_text(out / "page.html", page)
     write_json(out / "batch.json", facts)
-
-
-def _images_by_id(folder: Path) -> dict[str, Path]:
-    """Id → image of a batch; none if it is not complete or not readable."""
-    try:
-        items = read_batch(folder)["items"]
-    except DriftlineError:
-        return {}
-    return {items[path.stem]: path for path in (folder / "images").glob("*.*") if path.stem in items}
-
-
-def _linked(written: Path | None, path: Path, data: bytes) -> bool:
-    """Make `path` a hard link to a file that has these bytes; returns whether that was done."""
-    try:
-        if written is None or written.read_bytes() != data:
-            return False
-        if written == path:  # of the same batch, which was interrupted
-            return True
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)
-        os.link(written, path)
-    except OSError:
-        return False
-    return True
+    return facts
 
 
 def marketplace_csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

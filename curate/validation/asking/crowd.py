@@ -1,11 +1,17 @@
-"""Who answers about the candidates of a run, round by round: the source's own labels, or a crowd with its batches."""
+"""Who answers about the candidates of a run: the source's own labels, or a crowd with its batches, round by round.
+
+Classes with too few accepted images get further candidates, until they are full or no candidates remain.
+"""
 
 from __future__ import annotations
 
+import math
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +19,9 @@ import pyarrow.compute as pc
 
 from driftline.curate.core.atomic_io import csv_text, write_parquet, write_secret
 from driftline.curate.core.errors import Waiting
+from driftline.curate.core.parsing import rows_of
 from driftline.curate.core.run_log import RunLog
+from driftline.curate.retrieval.settings import BACKGROUND
 from driftline.curate.store.answers import Answers, merged
 from driftline.curate.validation.answers.answers import ANSWERS, Line, of_people, people_of, read_answers
 from driftline.curate.validation.answers.standing import Standing
@@ -22,7 +30,9 @@ from driftline.curate.validation.asking.batches import read_batch
 from driftline.curate.validation.judges import Alone
 from driftline.curate.validation.settings import ValidationSettings
 
+LEAST_RATE = 0.1  # limits the number of candidates for a class that was rarely accepted
 REJECTIONS = "suggested_rejections.csv"
+Cell = tuple[int, str]  # bucket, concept
 Items = list[dict[str, Any]]  # id, bucket, concept, score of each image that is asked
 WriteBatch = Callable[[Items, Path, set[str], str], dict[str, Any]]  # items, folder, earlier ids, batch before → facts
 
@@ -165,13 +175,7 @@ class Crowd:
         """Folder of the batch with those images of the first round that nobody answered before."""
         if number > 1:
             return round_folder(self.root, number)
-        folder = round_folder(self.root, number)
-        facts = read_batch(folder) if (folder / "batch.json").is_file() else {"after": None, "items": {}}
-        if facts["after"] != before or not {item["id"] for item in items} <= set(facts["items"].values()):
-            for stale in folder.parent.glob("round_*"):
-                shutil.rmtree(stale)
-            facts = self.write_batch(items, folder, set(), before)
-            self.run_log.say(f"tally: the batch of new images is in {folder}, about ${facts['estimate_usd']:,.2f}")
+        folder, facts = self._written(items, 1, before, set())
         self.stored.take_batch(facts)
         return folder
 
@@ -182,23 +186,27 @@ class Crowd:
             self.run_log.say(f"tally: {n:,} answers do not count: {why}")
 
     def _batch(self, items: Items, number: int) -> tuple[Path, dict[str, Any]]:
-        """Folder and facts of a round's batch; written again unless it asks for these items on the same page."""
+        """Folder and facts of a round's batch."""
         if number == 1:
             return self.first, read_batch(self.first)
-        folder = round_folder(self.root, number)
-        before = list(self.batches)[-1]
         earlier = {id_ for b in self.batches.values() for id_ in b["items"].values()}
+        return self._written(items, number, list(self.batches)[-1], earlier)
+
+    def _written(self, items: Items, number: int, before: str, earlier: set[str]) -> tuple[Path, dict[str, Any]]:
+        """Folder and facts of a later batch; written again unless it asks for these items on the same page."""
+        folder = round_folder(self.root, number)
         if (folder / "batch.json").is_file():
             facts = read_batch(folder)
-            ids = {item["id"] for item in items}
             same_page = (folder / "page.html").read_bytes() == (self.first / "page.html").read_bytes()
+            ids = {item["id"] for item in items}
             if same_page and facts["after"] == before and ids <= set(facts["items"].values()):
                 return folder, facts
         for stale in sorted(folder.parent.glob("round_*")):
             if stale.name >= folder.name:
                 shutil.rmtree(stale)
         facts = self.write_batch(items, folder, earlier, before)
-        self.run_log.say(f"tally: the batch of round {number} is in {folder}, about ${facts['estimate_usd']:,.2f}")
+        what = "new images" if number == 1 else f"round {number}"
+        self.run_log.say(f"tally: the batch of {what} is in {folder}, about ${facts['estimate_usd']:,.2f}")
         return folder, facts
 
     def verdicts(self, asked: Items) -> pa.Table:
@@ -256,3 +264,63 @@ class Crowd:
 
 def _asked_columns(item: Mapping[str, Any]) -> dict[str, Any]:
     return {name: item[name] for name in ("id", "bucket", "concept")}
+
+
+def short_cells(
+    verdicts: pa.Table,
+    wanted: Mapping[str, int],
+    buckets: Iterable[int],
+    empty: Mapping[Cell, int] = MappingProxyType({}),
+) -> dict[Cell, tuple[int, float]]:
+    """Cells with fewer accepted images than `wanted` for the class → (number missing, share accepted so far).
+
+    verdicts: table of VERDICTS. An image accepted for two concepts counts for neither, because it is not published.
+    empty: places of withdrawn photos, which stay empty.
+    """
+    asked: Counter[Cell] = Counter(rows_of(verdicts, "bucket", "concept"))
+    accepted = list(rows_of(verdicts.filter(pc.equal(verdicts["verdict"], "kept")), "id", "bucket", "concept"))
+    times = Counter(id_ for id_, *_ in accepted)
+    counts = Counter((bucket, concept) for id_, bucket, concept in accepted if times[id_] == 1)
+    return {
+        (b, c): (n - counts[b, c] - empty.get((b, c), 0), counts[b, c] / max(1, asked[b, c]))
+        for b in buckets
+        for c, n in wanted.items()
+        if counts[b, c] + empty.get((b, c), 0) < n
+    }
+
+
+def next_candidates(
+    candidates: pa.Table, asked: set[str], short: Mapping[Cell, tuple[int, float]]
+) -> list[dict[str, Any]]:
+    """The next candidates of every short cell; their number follows from the share accepted so far.
+
+    candidates: `candidates.parquet` of retrieve. A concept continues in its list after the images that were asked
+    (`surplus`, which passed the same rules), the background with its `reserve`. No image is asked twice. Rows: id,
+    bucket, concept, score.
+    """
+    unused = candidates.filter(pc.is_in(candidates["fate"], value_set=pa.array(["surplus", "reserve"])))
+    lists: dict[Cell, list[tuple[int, str, float]]] = defaultdict(list)
+    for row in unused.to_pylist():
+        cell = (row["bucket"], row["concept"])
+        if cell in short and (row["fate"] == "reserve") == (row["concept"] == BACKGROUND):
+            lists[cell].append((row["rank"], row["id"], row["score"]))
+    taken = set(asked)
+    rows: list[dict[str, Any]] = []
+    for cell in sorted(short):
+        missing, rate = short[cell]
+        wanted = math.ceil(missing / max(rate, LEAST_RATE))
+        for _, id_, score in sorted(lists[cell]):
+            if wanted == 0:
+                break
+            if id_ not in taken:
+                taken.add(id_)
+                rows.append({"id": id_, "bucket": cell[0], "concept": cell[1], "score": score})
+                wanted -= 1
+    return rows
+
+
+def describe_short(short: Mapping[Cell, tuple[int, float]]) -> Sequence[str]:
+    """One readable line per short cell."""
+    return [
+        f"bucket {b}, {c}: {missing} more ({rate:.0%} accepted)" for (b, c), (missing, rate) in sorted(short.items())
+    ]
