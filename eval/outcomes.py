@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from driftline.curate.core.atomic_io import sha256_bytes, sha256_file, writing
+from driftline.curate.core.atomic_io import sha256_bytes, writing
 from driftline.curate.core.errors import BadArray, BadConfig, BadInput, IncompatibleStream, IntegrityError, reason
 from driftline.eval import rows as row_files
 from driftline.eval.engine.scores import small
@@ -169,38 +169,6 @@ def write_probabilities(path: Path, rows: Sequence[Row]) -> None:
         )
     with writing(path) as file:
         pq.write_table(pa.table(columns), file, compression="zstd", row_group_size=2**20, write_statistics=False)
-
-
-def probabilities(folder: str | Path) -> list[Top | None]:
-    """The most probable classes (N, K) and their probabilities (N, K) of each row of one run, the samples in the order
-    of its outcomes; None for a row that has none. Raises BadInput for a file that is missing, that was changed, or that
-    does not fit the rows."""
-    folder = Path(folder)
-    run, path = row_files.load(folder), folder / PROBABILITIES
-    if not path.is_file():
-        raise BadInput(
-            f"{path} is missing.", "Expected probabilities of classes.", "Evaluate with --set probabilities=all."
-        )
-    if sha256_file(path) != run.about.get(row_files.PROBABILITIES_DIGEST):
-        raise BadInput(f"{path} was changed after it was written.", "Expected the file of the evaluation.", AGAIN)
-    columns = {name: column.to_numpy() for name, column in zip(*_columns(path), strict=True)}
-    most = (len(columns) - 1) // 2
-    classes = np.stack([columns[f"class_{k + 1}"] for k in range(most)], 1)
-    shares = np.stack([columns[f"probability_{k + 1}"] for k in range(most)], 1).astype(np.float32) / np.float32(STEPS)
-    edges = np.searchsorted(columns["row"], np.arange(len(run.rows) + 1))
-    sizes = [edges[i + 1] - edges[i] for i in range(len(run.rows))]
-    if any(size not in (0, row.n) for size, row in zip(sizes, run.rows, strict=True)):
-        raise IntegrityError(f"{path} has other numbers of samples than the rows.", "", AGAIN)
-    parts = [slice(edges[i], edges[i + 1]) for i in range(len(run.rows))]
-    return [(classes[part], shares[part]) if size else None for part, size in zip(parts, sizes, strict=True)]
-
-
-def _columns(path: Path) -> tuple[list[str], list[Any]]:
-    from driftline.curate.core.outside.tables import BoundedParquet, readable
-
-    with readable(path, "Expected probabilities of classes."), BoundedParquet(path) as file:
-        stored = file.read(threads=False)
-    return stored.column_names, stored.columns
 
 
 def table(rows: Sequence[Row], groups: Labels | None = None) -> pa.Table | None:

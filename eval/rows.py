@@ -40,7 +40,7 @@ EVIDENCE = 5  # answers of two models that tell them apart, if they differ
 UNSAID = -2  # `Row.last_change` before the end of a run
 ROWS_DIGEST = "rows_sha256"  # of the file of rows, in its record
 DIGESTS = {"outcomes.parquet": "outcomes_sha256", "probabilities.parquet": "probabilities_sha256"}  # if they are there
-OUTCOMES_DIGEST, PROBABILITIES_DIGEST = DIGESTS.values()
+OUTCOMES_DIGEST, _ = DIGESTS.values()
 NEEDED: dict[str, type | tuple[type, ...]] = {  # of a record
     "protocol": str, "learner": str, "settings": dict, "protocol_settings": dict, "seed": int, "stream": dict,
     "steps": int, "stored_bytes": int, "gradient_steps": int, "seconds": (int, float),

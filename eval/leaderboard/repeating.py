@@ -86,7 +86,23 @@ def compared(run: Run, stream: Stream) -> tuple[str, float]:
     """How a run differs when it is run again, "" if not at all, and the share of its answers that differ: 1 if it is
     another run. Raises what `evaluate` raises, and IncompatibleStream if it was skipped."""
     again = _again(run, stream)
-    return _difference(again, run), _share(again, run)
+    for key in IDENTITY:
+        if _json(again.about[key]) != _json(run.about[key]):
+            return f"its {key} are {_json(again.about[key])}, submitted {_json(run.about[key])}", 1.0
+    if len(again.rows) != len(run.rows):
+        return f"{len(again.rows)} rows, submitted {len(run.rows)}", 1.0
+    differs, others = "", 0
+    for k, (a, b) in enumerate(zip(again.rows, run.rows, strict=True)):
+        if _json(counted(a)) != _json(counted(b)):
+            differs = differs or f"row {k} has {a.n_correct} right of {a.n}, submitted {b.n_correct} of {b.n}"
+        if (a.tested_on, a.n) != (b.tested_on, b.n):
+            return differs, 1.0
+        other = abs(a.n_correct - b.n_correct)
+        if a.answers is not None and b.answers is not None:
+            other = int((a.answers.predicted != b.answers.predicted).sum())
+        differs = differs or (f"row {k} has {other} other answers of {a.n}" if other else "")
+        others += other
+    return differs, others / max(1, sum(row.n for row in run.rows))
 
 
 def _again(run: Run, stream: Stream) -> Run:
@@ -101,38 +117,6 @@ def _again(run: Run, stream: Stream) -> Run:
     if document["skipped"]:
         raise IncompatibleStream(document["skipped"][0]["because"])
     return runs[0]
-
-
-def _share(again: Run, run: Run) -> float:
-    """Of all answers of two runs, how many differ; 1.0 if they have other tests or settings."""
-    pairs = list(zip(again.rows, run.rows, strict=False))
-    same_tests = len(again.rows) == len(run.rows) and all(a.tested_on == b.tested_on and a.n == b.n for a, b in pairs)
-    if not same_tests or any(_json(again.about[key]) != _json(run.about[key]) for key in IDENTITY):
-        return 1.0
-    others, answers = 0, 0
-    for a, b in pairs:
-        if a.answers is None or b.answers is None:
-            others, answers = others + abs(a.n_correct - b.n_correct), answers + a.n
-        else:
-            others, answers = others + int((a.answers.predicted != b.answers.predicted).sum()), answers + a.n
-    return others / max(answers, 1)
-
-
-def _difference(again: Run, run: Run) -> str:
-    """How a submitted run differs from the repeated one; "" if not at all."""
-    for key in IDENTITY:
-        if _json(again.about[key]) != _json(run.about[key]):
-            return f"its {key} are {_json(again.about[key])}, submitted {_json(run.about[key])}"
-    repeated, submitted = ([counted(row) for row in one.rows] for one in (again, run))
-    for k, (a, b) in enumerate(zip(repeated, submitted, strict=False)):
-        if _json(a) != _json(b):
-            return f"row {k} has {a['n_correct']} right of {a['n']}, submitted {b['n_correct']} of {b['n']}"
-    for k, (again_row, run_row) in enumerate(zip(again.rows, run.rows, strict=False)):
-        if again_row.answers is not None and run_row.answers is not None:
-            others = int((again_row.answers.predicted != run_row.answers.predicted).sum())
-            if others:
-                return f"row {k} has {others} other answers of {again_row.n}"
-    return "" if len(repeated) == len(submitted) else f"{len(repeated)} rows, submitted {len(submitted)}"
 
 
 def _json(value: Any) -> str:

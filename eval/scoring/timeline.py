@@ -31,10 +31,6 @@ class Timeline:
     dates: tuple[int, ...] = ()
     """(T,) median time of each step's samples, seconds UTC; () where the stream has no dates"""
 
-    def ages(self) -> npt.NDArray[np.float64]:
-        """(T, T) age of a model that was trained up to step i when it is tested on step j; below 0: on the past."""
-        return self.at[None, :] - self.at[:, None]
-
 
 def record(stream: Stream) -> dict[str, Any]:
     """What a run's record says: `names` of the steps and, if all samples have one, their median `dates`."""
@@ -50,15 +46,12 @@ def record(stream: Stream) -> dict[str, Any]:
 
 def timeline(about: Mapping[str, Any]) -> Timeline:
     """The timeline of a run's stream, by the run's record."""
-    steps = about["steps"]
-    stored = about.get("timeline")
-    lists = [stored.get(key) if isinstance(stored, Mapping) else None for key in ("names", "dates")]
-    names, dates = (values if isinstance(values, list) else [] for values in lists)
-    shown = tuple(map(str, names if len(names) == steps else range(steps)))
-    dated = all(isinstance(date, int) and CALENDAR[0] <= date <= CALENDAR[1] for date in dates)
-    numbers = dated and len(dates) == steps
-    if not numbers or steps < 2 or bool((np.diff(dates) <= 0).any()):
-        return Timeline(shown, np.arange(steps, dtype=np.float64), "steps", tuple(dates) if numbers else ())
+    steps, stored = about["steps"], about.get("timeline", {})
+    names, dates = tuple(stored.get("names", map(str, range(steps)))), tuple(stored.get("dates", ()))
+    if not all(CALENDAR[0] <= date <= CALENDAR[1] for date in dates):
+        dates = ()
+    if len(dates) < 2 or bool((np.diff(dates) <= 0).any()):
+        return Timeline(names, np.arange(steps, dtype=np.float64), "steps", dates)
     seconds = np.asarray(dates, np.float64) - dates[0]
     unit: Unit = next((unit for unit, size in SECONDS.items() if seconds[-1] >= LEAST * size), "days")
-    return Timeline(shown, seconds / SECONDS[unit], unit, tuple(dates))
+    return Timeline(names, seconds / SECONDS[unit], unit, dates)

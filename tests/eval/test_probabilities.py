@@ -6,15 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from support.helpers import drifting
 
-from driftline.curate.core.errors import BadConfig, BadInput
+from driftline.curate.core.errors import BadConfig
 from driftline.eval import outcomes, rows
 from driftline.eval.engine.scores import softmax
 from driftline.eval.learners.references import Majority
 from driftline.eval.learners.trained_heads import Nap
-from driftline.eval.outcomes import PROBABILITIES, probabilities
+from driftline.eval.outcomes import PROBABILITIES
 from driftline.eval.run import evaluate, plan
 from driftline.eval.training.online_learner import OnlineLearner
 
@@ -35,14 +36,14 @@ def test_they_are_the_learners_own_and_rows_and_outcomes_stay(tmp_path: Path) ->
     files = [(one(tmp_path / side) / outcomes.FILE).read_bytes() for side in ("with", "without")]
     assert files[0] == files[1]
     assert not (one(tmp_path / "without") / PROBABILITIES).exists()
-    last = probabilities(one(tmp_path / "with"))[-1]
-    assert last is not None
-    classes, shares = last
+    stored = pd.read_parquet(one(tmp_path / "with") / PROBABILITIES)
+    last = stored[stored["row"] == stored["row"].max()].to_numpy()
+    classes, shares = last[:, 1::2], last[:, 2::2] / outcomes.STEPS
     own = softmax(learner.scores(stream.steps[-1]["test"].x))
     assert np.abs(np.take_along_axis(own, classes.astype(int), 1) - shares).max() <= 0.5 / outcomes.STEPS + 1e-6
     assert np.array_equal(classes[:, 0], one_run.rows[-1].answers.predicted)  # type: ignore[union-attr]
     assert (np.sort(classes, 1) == np.arange(len(stream.classes))).all()
-    assert (np.diff(shares, axis=1) <= 0).all()
+    assert (np.diff(shares) <= 0).all()
 
 
 def test_an_interrupted_run_ends_with_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,14 +62,9 @@ def test_an_interrupted_run_ends_with_the_same(tmp_path: Path, monkeypatch: pyte
         with pytest.raises(KeyboardInterrupt):
             evaluate(drifting(), "near-future", ["fc-only"], settings=settings, out=tmp_path / "cut")
     evaluate(drifting(), "near-future", ["fc-only"], settings=settings, out=tmp_path / "cut")
-    whole, cut = (probabilities(one(tmp_path / side)) for side in ("whole", "cut"))
-    for a, b in zip(whole, cut, strict=True):
-        assert (a is None) == (b is None)
-        if a is not None and b is not None:
-            assert a[0].shape[1] == 2
-            assert np.array_equal(a[0], b[0])
-            assert np.array_equal(a[1], b[1])
-    assert any(part is not None for part in whole)
+    whole, cut = (pd.read_parquet(one(tmp_path / side) / PROBABILITIES) for side in ("whole", "cut"))
+    pd.testing.assert_frame_equal(whole, cut)
+    assert whole.columns.tolist() == ["row", "class_1", "probability_1", "class_2", "probability_2"]
 
 
 def test_a_finished_run_is_done_again_only_if_it_lacks_them(tmp_path: Path) -> None:
@@ -98,14 +94,3 @@ def test_what_is_no_probability_names_the_learner(given: str) -> None:
 def test_another_value_is_refused(value: Any) -> None:
     with pytest.raises(BadConfig, match="Expected all or a number of classes"):
         evaluate(drifting(), "clear-iid", ["majority"], settings={"probabilities": value})
-
-
-def test_a_file_that_is_missing_or_changed_is_named(tmp_path: Path) -> None:
-    evaluate(drifting(), "clear-iid", ["majority"], settings={"probabilities": 1}, out=tmp_path)
-    path = one(tmp_path) / PROBABILITIES
-    path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(BadInput, match=f"{path} was changed"):
-        probabilities(path.parent)
-    path.unlink()
-    with pytest.raises(BadInput, match="--set probabilities=all"):
-        probabilities(path.parent)
