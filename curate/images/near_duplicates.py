@@ -28,7 +28,6 @@ SIDE, LOW = 32, 8
 BLOCK = 1024  # images that are hashed at once
 THUMB = 64  # edge in pixels of the image that is hashed
 QUERIES = 4096  # hashes per search
-MANY = 100_000  # from so many hashes on, multi-index hashing is faster than comparing all pairs
 SURE_BITS, CROWD = 4, 2  # see `copies_by_hash`
 FEW_BITS = 6  # with more bits the parts of a hash are too short to be selective
 
@@ -89,8 +88,7 @@ def pairs_by_hash(hashes: Hashes, bits: int) -> Pairs:
     Equal hashes are chained, so that 1,000 copies of one image give 999 pairs and not half a million.
     """
     values, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
-    by_parts = len(values) >= MANY and bits <= FEW_BITS
-    between = first[_pairs_by_parts(values, bits) if by_parts else _pairs_by_all(values, bits)]
+    between = first[_pairs_by_parts(values, bits) if bits <= FEW_BITS else _pairs_by_all(values, bits)]
     order = np.argsort(inverse, kind="stable")
     same = inverse[order][1:] == inverse[order][:-1]
     chained = np.stack([order[:-1][same], order[1:][same]], 1)
@@ -180,19 +178,12 @@ def pairs_by_cosine(vectors: Vectors, least: float, block: int = 2048) -> Pairs:
 
 def group_pairs(pairs: Pairs, n: int) -> npt.NDArray[np.int64]:
     """(n,) int64 group of each item: the smallest index that it is linked with, directly or through others."""
-    parent = np.arange(n)
-    for a, b in pairs.tolist():
-        while parent[a] != a:
-            parent[a] = parent[parent[a]]
-            a = parent[a]
-        while parent[b] != b:
-            parent[b] = parent[parent[b]]
-            b = parent[b]
-        low, high = (a, b) if a < b else (b, a)
-        parent[high] = low
-    for i in range(n):
-        parent[i] = parent[parent[i]]
-    return np.asarray(parent, np.int64)
+    from scipy.sparse import coo_array, csgraph  # here: importing it takes longer than most commands
+
+    graph = coo_array((np.ones(len(pairs), bool), (pairs[:, 0], pairs[:, 1])), shape=(n, n))
+    labels = csgraph.connected_components(graph, directed=False)[1]
+    _, first, group = np.unique(labels, return_index=True, return_inverse=True)
+    return np.asarray(first[group], np.int64)
 
 
 def near_copies(hashes: Hashes, bits: int) -> npt.NDArray[np.int64]:
