@@ -11,7 +11,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urljoin, urlsplit
 
@@ -24,7 +24,6 @@ from driftline.curate.core.outside.secrets import without_secrets
 from driftline.curate.fetch.address_guard import MESSAGE, Refused, guard, is_private_host, origin
 from driftline.curate.fetch.outcome import PLACEHOLDER_URL, Download, opted_out
 from driftline.curate.fetch.settings import FetchSettings
-from driftline.curate.metadata.column_mapping import printable
 
 REDIRECTS = 5
 SLOWER = 5  # times the seconds an answer of the other hosts: if all are slow, the cause is not the host
@@ -258,9 +257,7 @@ async def _ask(session: aiohttp.ClientSession, url: str, settings: FetchSettings
         host.waited = 0.0
         if opted_out(response.headers.getall("X-Robots-Tag", [])):
             return Download(None, "opted_out", "X-Robots-Tag")
-        validator = response.headers.get("ETag") or response.headers.get("Last-Modified")
-        outcome = await _body(response, settings.max_bytes)
-        return replace(outcome, validator=validator and printable(validator)[:200])
+        return await _body(response, settings.max_bytes)
 
 
 async def _body(response: aiohttp.ClientResponse, most: int) -> Download:

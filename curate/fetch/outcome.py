@@ -36,8 +36,6 @@ class Download:
     """what a person needs to understand the reason"""
     retry_after: float = 0.0
     """seconds that the server asks to wait"""
-    validator: str | None = None
-    """ETag or Last-Modified of the answer"""
 
 
 def opted_out(values: list[str], agent: str = "driftline") -> bool:

@@ -279,7 +279,6 @@ def _finish(shard: Shard, part: pa.Table, spool: Spool, urls: dict[int, str], ru
     asked = [
         Asked(
             urls[r["row"]], rules, r.get("sha256"), r["fault"], detail=r["detail"],
-            validator=spool.validators.get(r["row"]),
             source_sha256=r.get("source_sha256"), changes=r.get("changes") or NONE,
         )
         for r in records

@@ -28,11 +28,9 @@ class Spool:
         self.origins: dict[int, tuple[str, str]] = {}  # row → source_sha256 and changes of an image stored before
         self.passed: dict[int, Outcome] = {}  # row → what a store knows of its image, judged by the same rules
         self.misses: dict[int, Download] = {}  # row → its last answer, if it is asked again
-        self.validators: dict[int, str | None] = {}  # row → validator of the answer, for rows that were asked
 
     def keep(self, row: int, outcome: Download) -> None:
         """Take the outcome of a row; a later one replaces it."""
-        self.validators[row] = outcome.validator
         if outcome.data is None:
             # what a server wrote need not be text
             self.failures[row] = replace(outcome, detail=outcome.detail and printable(outcome.detail))

@@ -23,7 +23,7 @@ from driftline.curate.core.errors import BadInput, Busy, DriftlineError, reason
 from driftline.curate.core.outside.databases import connect
 from driftline.curate.core.system.calls import sync_folder
 
-FORMAT = 3
+FORMAT = 4
 PATIENCE = 60.0  # seconds that a process waits for another one's transaction
 SCHEMA = """
 CREATE TABLE files (number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, bytes INTEGER NOT NULL);
@@ -34,7 +34,7 @@ CREATE TABLE images (
 );
 CREATE TABLE attempts (
     address BLOB NOT NULL, number INTEGER NOT NULL, time INTEGER NOT NULL, rules BLOB NOT NULL, image INTEGER,
-    fault TEXT, detail TEXT, validator TEXT, source BLOB, changes TEXT NOT NULL,
+    fault TEXT, detail TEXT, source BLOB, changes TEXT NOT NULL,
     PRIMARY KEY (address, number)
 ) WITHOUT ROWID;
 CREATE TABLE encoders (number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);

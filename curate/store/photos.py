@@ -33,8 +33,6 @@ class Outcome:
     """why there is no image; None: there is one"""
     detail: str | None = None
     """more about it, for people"""
-    validator: str | None = None
-    """ETag or Last-Modified of the answer"""
     sha256: str | None = None
     """of the stored image"""
     suffix: str = ""
@@ -59,7 +57,6 @@ class Asked:
     """of the image, which a shard of this store holds; None for a miss"""
     fault: str | None = None
     detail: str | None = None
-    validator: str | None = None
     source_sha256: str | None = None
     changes: str = NONE
 
@@ -69,19 +66,17 @@ def address_key(url: str) -> bytes:
     return hashlib.sha256((one_address(url) or url).encode("utf-8", "surrogatepass")).digest()[:16]
 
 
-SELECT = """SELECT a.rules, a.time, a.fault, a.detail, a.validator,
-    i.sha, i.suffix, i.width, i.height, a.source, a.changes
+SELECT = """SELECT a.rules, a.time, a.fault, a.detail, i.sha, i.suffix, i.width, i.height, a.source, a.changes
     FROM attempts a LEFT JOIN images i ON i.number = a.image WHERE a.address = ? ORDER BY """
 
 
 def _outcome(row: tuple[Any, ...]) -> Outcome:
-    rules, moment, fault, detail, validator, sha, suffix, width, height, source, changes = row
+    rules, moment, fault, detail, sha, suffix, width, height, source, changes = row
     return Outcome(
         rules,
         moment,
         fault=fault,
         detail=detail,
-        validator=validator,
         sha256=None if sha is None else sha.hex(),
         suffix=suffix or "",
         width=width or 0,
@@ -169,12 +164,11 @@ def _keep_attempts(store: Store, asked: Sequence[Asked]) -> None:
     now = int(time.time())
     store.base.executemany(
         "INSERT INTO attempts VALUES (?1, (SELECT COALESCE(MAX(number), 0) + 1 FROM attempts WHERE address = ?1), "
-        "?2, ?3, (SELECT number FROM images WHERE sha = ?4), ?5, ?6, ?7, ?8, ?9)",
+        "?2, ?3, (SELECT number FROM images WHERE sha = ?4), ?5, ?6, ?7, ?8)",
         [
             (
-                address_key(one.url), now, one.rules, None if one.sha256 is None else bytes.fromhex(one.sha256),
-                one.fault, one.detail, one.validator,
-                None if one.source_sha256 is None else bytes.fromhex(one.source_sha256), one.changes,
+                address_key(one.url), now, one.rules, one.sha256 and bytes.fromhex(one.sha256), one.fault, one.detail,
+                one.source_sha256 and bytes.fromhex(one.source_sha256), one.changes,
             )
             for one in asked
         ],

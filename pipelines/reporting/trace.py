@@ -82,10 +82,7 @@ def _add_attempts(root: Path, events: list[dict[str, Any]]) -> None:
         if url is None or not (folder / "index.sqlite").is_file():
             return
         with open_store(folder) as store:
-            attempts = [
-                {"asked": iso(one.time), "got": one.fault or one.sha256, "validator": one.validator}
-                for one in past(store, url)
-            ]
+            attempts = [{"asked": iso(one.time), "got": one.fault or one.sha256} for one in past(store, url)]
         for event in events:
             if event["stage"] == "fetch" and attempts:
                 event["attempts"] = attempts
