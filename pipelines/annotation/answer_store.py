@@ -128,7 +128,7 @@ class AnswerStore:
         return self._closed[1]
 
     def _recount(self, items: Iterable[str]) -> None:
-        """Bring `closed` up to date after a change of this process."""
+        """Bring `closed` up to date after a change of this process, whose lock is held."""
         closed = self.closed()
         for item in items:
             (n,) = self._database.execute("SELECT COUNT(*) FROM counted WHERE item = ?", (item,)).fetchone()
@@ -236,21 +236,22 @@ class AnswerStore:
         for item, labels in answers.items():
             if labels or not page or item not in self.batch["items"]:
                 self._check(item, labels)
-        with self._lock, self._database:  # one transaction
-            self._database.execute("BEGIN IMMEDIATE")
-            (last,) = self._database.execute("SELECT COALESCE(MAX(number), 0) FROM answers").fetchone()
-            answers = {
-                item: with_parts(self._database, (annotator, item, page), labels, last + 1, grids.get(item, ()))
-                for item, labels in answers.items()
-            }
-            self._database.executemany(
-                "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, 0)",
-                [
-                    (annotator, item, json.dumps(sorted(set(labels))), int(sensitive), own, last + 1, page)
-                    for (item, labels), own in zip(answers.items(), _parts(seconds, len(answers)), strict=True)
-                ],
-            )
-        self._recount(answers)
+        with self._lock:
+            with self._database:  # one transaction
+                self._database.execute("BEGIN IMMEDIATE")
+                (last,) = self._database.execute("SELECT COALESCE(MAX(number), 0) FROM answers").fetchone()
+                answers = {
+                    item: with_parts(self._database, (annotator, item, page), labels, last + 1, grids.get(item, ()))
+                    for item, labels in answers.items()
+                }
+                self._database.executemany(
+                    "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, 0)",
+                    [
+                        (annotator, item, json.dumps(sorted(set(labels))), int(sensitive), own, last + 1, page)
+                        for (item, labels), own in zip(answers.items(), _parts(seconds, len(answers)), strict=True)
+                    ],
+                )
+            self._recount(answers)
 
     def _check(self, item: str, labels: list[str]) -> None:
         if item not in self.batch["items"]:
@@ -275,7 +276,7 @@ class AnswerStore:
             for table in ("answers", "parts"):
                 take_back = f"UPDATE {table} SET undone = 1 WHERE annotator = ? AND number = ? RETURNING item"
                 items += [item for (item,) in self._database.execute(take_back, (annotator, row[1]))]
-        self._recount(items)
+            self._recount(items)
         return str(row[0])
 
     def undone(self, annotator: str, page: str = "") -> dict[str, list[str]]:

@@ -12,11 +12,11 @@ import unicodedata
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any
 from urllib.parse import parse_qs, quote
 
 from markupsafe import escape
-from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp
 
@@ -92,7 +92,7 @@ class Pages:
     """What the page shows, and what it stores. A method answers the path of its name."""
 
     def __init__(self, context: Context) -> None:
-        self.context = context
+        self.context, self._noting = context, Lock()
         self.store = answer_store_of(context)
         batch = open_batch(context)
         self.images, self.before = batch.images(), len(batch.before)
@@ -114,10 +114,6 @@ class Pages:
         if answered := closed + self.before:
             text += f" {answered:,} have their answers, {elsewhere + self.before:,} from earlier or elsewhere."
         return text
-
-    async def _form(self, request: Request) -> Form:
-        values = parse_qs((await request.body()).decode("utf-8", "replace"), max_num_fields=1000)
-        return Form(person_name(values.get("annotator", [""])[0]), values)
 
     def export(self) -> int:
         """Write the results file; returns how many answers it has."""
@@ -205,43 +201,44 @@ class Pages:
         kind = IMAGES.get(path.suffix[1:], "application/octet-stream")
         return Response(path.read_bytes(), media_type=kind, headers={"Cache-Control": "private, max-age=3600"})
 
-    async def answer(self, request: Request) -> Response:
-        form = await self._form(request)
+    def answer(self, body: bytes) -> Response:
+        form = Form.of(body)
         labels, sensitive = form.texts("labels"), form.text("sensitive") == "yes"
         self.store.answer(form.annotator, form.text("item"), labels, sensitive, form.seconds)
         return form.back()
 
-    async def skip(self, request: Request) -> Response:
+    def skip(self, body: bytes) -> Response:
         """With a comment, which may be empty."""
-        return self._noted(await self._form(request), self.store.skip)
+        return self._noted(Form.of(body), self.store.skip)
 
-    async def flag(self, request: Request) -> Response:
+    def flag(self, body: bytes) -> Response:
         """As `skip`, but the image stays."""
-        return self._noted(await self._form(request), self.store.flag)
+        return self._noted(Form.of(body), self.store.flag)
 
     def _noted(self, form: Form, note: Callable[[str, str, str], None]) -> Response:
-        note(form.annotator, form.text("item"), form.text("comment"))
-        write_secret(self.store.path.with_suffix(".comments.json"), self.store.comments())
+        with self._noting:  # one writes the file
+            note(form.annotator, form.text("item"), form.text("comment"))
+            write_secret(self.store.path.with_suffix(".comments.json"), self.store.comments())
         return form.back()
 
-    async def undo(self, request: Request) -> Response:
+    def undo(self, body: bytes) -> Response:
         """Take back the last screen, and show it again."""
-        form = await self._form(request)
+        form = Form.of(body)
         page = self.store.undo(form.annotator)
         return form.back(form.text("concept") if page is None else page)
 
-    async def reject(self, request: Request) -> Response:
+    def reject(self, body: bytes) -> Response:
         """A page of the grid: the marked images do not show the concept, the others do. Marked background shows some
         concept: it stays open for the other mode."""
-        form = await self._form(request)
+        form = Form.of(body)
         concept, wrong, shown = form.text("concept"), set(form.texts("wrong")), form.texts("shown")
         marked = [] if concept == BACKGROUND else [NONE]
         answers = {item: marked if item in wrong else sorted(expected_of(concept)) for item in shown}
         self.store.answer_together(form.annotator, answers, seconds=form.seconds, page=concept, grids=self.grids)
         return form.back(concept)
 
-    async def finish(self, request: Request) -> Response:
-        await self._form(request)
+    def finish(self, body: bytes) -> Response:
+        Form.of(body)
         text = f"{self.export():,} answers in {self.results.name}; driftline run continues with them."
         return PlainTextResponse(text)
 
@@ -276,6 +273,12 @@ class Form:
     """who posts"""
     values: dict[str, list[str]]
     """of each field"""
+
+    @classmethod
+    def of(cls, body: bytes) -> Form:
+        """The form that a request posts. Raises BadInput for the name of the person."""
+        values = parse_qs(body.decode("utf-8", "replace"), max_num_fields=1000)
+        return cls(person_name(values.get("annotator", [""])[0]), values)
 
     def texts(self, name: str) -> list[str]:
         """The values of one field."""

@@ -53,12 +53,11 @@ def grow_(
         return planned(directory, until, sets=sets, grows=True)
     context = context_to_run(directory, sets, executor_of(engine, workers))
     summary = grow(context, until, minutes, cost)
-    rows, images, buckets = summary["rows"], summary["images"], summary["buckets"]
+    buckets = summary["buckets"]
     opened = buckets["now"][len(buckets["before"]) :]
+    counts = (f"{what} {summary[what]['before']:,} → {summary[what]['now']:,}" for what in ("rows", "images"))
     lines = [
-        f"{summary['state']}: {rows['new']:,} new rows, {rows['gone']:,} gone, {rows['kept']:,} kept that are gone; "
-        f"{images['new']:,} new images, {images['near_copies_of_stored']:,} of them near copies of stored ones",
-        f"requests {summary.get('requests', 0):,}, embeddings {summary.get('embeddings', 0):,}",
+        f"{summary['state']}: {', '.join(counts)}; {summary['gone']:,} rows are kept that the source no longer has",
         f"buckets {len(buckets['now'])}, new: {', '.join(opened) or 'none'}",
     ]
     show(summary, "\n".join(lines))

@@ -25,7 +25,7 @@ from driftline.pipelines.forecast.again import again, expected_questions, questi
 from driftline.pipelines.forecast.contents import Cut, all_taken, column_notes, cut
 from driftline.pipelines.forecast.sample import Sample, sample_of
 from driftline.pipelines.forecast.times import records, times
-from driftline.pipelines.run.plan import Plan, make
+from driftline.pipelines.run.plan import Verdict, make
 from driftline.pipelines.run.stage import Context, reasons_text
 from driftline.pipelines.run.state import beside, folder_of
 from driftline.pipelines.stages.embed import BUILT_IN, spec_of
@@ -36,7 +36,7 @@ BATCH = 8  # images that are embedded to measure the model's speed
 HOSTS = 3
 
 
-def forecast(context: Context, plans: Sequence[Plan], borders: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def forecast(context: Context, plans: Sequence[Verdict], borders: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """What the planned stages need, as plain data; changes nothing. borders: that `driftline grow` would keep.
 
     Loads the model if it is on this machine, to check it and to measure its speed; opens a connection to the servers

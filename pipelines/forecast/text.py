@@ -9,13 +9,13 @@ from driftline.curate.images.folder_files import counts_text
 from driftline.curate.metadata.clocks import contradiction_sentence, reset_sentence
 from driftline.curate.release.selection import few
 from driftline.pipelines.forecast.again import lines as lines_of
-from driftline.pipelines.run.plan import Plan, duration
+from driftline.pipelines.run.plan import Verdict, duration
 from driftline.pipelines.run.stage import reasons_text
 
 MOST = 12  # buckets that are listed
 
 
-def text(plans: Sequence[Plan], needs: dict[str, Any]) -> str:
+def text(plans: Sequence[Verdict], needs: dict[str, Any]) -> str:
     """The plan for people."""
     lines = [f"{p.stage:<11}{p.action:<8}{p.because}" for p in plans]
     add: Callable[[str, str], None] = lambda head, sentence: lines.append(f"{head:<11}{sentence}")  # noqa: E731

@@ -6,27 +6,24 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from driftline.curate.core.atomic_io import fingerprint, read_json, sha256_file, write_json, write_parquet, writing
+from driftline.curate.core.atomic_io import fingerprint, read_json, sha256_file, write_json, writing
 from driftline.curate.core.errors import BadConfig, MissingFile, Unconfirmed, Unfinished
 from driftline.curate.fetch.outcome import GONE, LIMIT_REASONS, NETWORK_REASONS, TEMPORARY_REASONS
-from driftline.curate.images.near_duplicates import SURE_BITS, near_stored
 from driftline.curate.metadata.schema import REPEATED, TABLE
 from driftline.curate.store.database import open_store
 from driftline.curate.store.upkeep import forget_damaged
 from driftline.pipelines.forecast.again import questions
 from driftline.pipelines.run import attempt
 from driftline.pipelines.run.kept import frozen_borders, keep_asked
-from driftline.pipelines.run.plan import Plan, damage_text, make
+from driftline.pipelines.run.plan import Verdict, damage_text, make
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.stage import Context, check_reasons, parts_of, retry_of
 from driftline.pipelines.run.state import StageState, done_of, folder_of, is_finished
@@ -51,15 +48,15 @@ def needed_photos(runs: Iterable[Path]) -> set[str]:
 def grow(
     context: Context, until: str | None = None, minutes: float | None = None, cost: float | None = None
 ) -> dict[str, Any]:
-    """Run all stages on a source that may have new records; returns a summary as plain data: what is new since the last
-    time that it finished.
+    """Run all stages on a source that may have new records; returns a summary as plain data: the rows,
+    images and buckets of the last time that it finished ("before"), and those now.
 
     The borders of the buckets so far are frozen; those of an attempt that failed or paused are not. What the store
     knows is not asked for again. minutes: work for about as long; then the state is "paused", and the next call goes
     on. cost: refuse to ask questions that cost more, in US dollars. Raises Unconfirmed for these, Busy if another
     process works on the run, and what a run raises.
     """
-    before: list[_Before] = []
+    before: list[dict[str, Any]] = []
     state = "done"
     stages: list[dict[str, Any]] = []
     if minutes is not None:
@@ -83,14 +80,16 @@ def grow(
         state = "paused"
     finally:
         context.run_log.end = None
-    summary = (before or [_Before.now(context)])[0].compared()
+    now = _held(context.root)
+    earlier = before[0] if before else now
+    summary = {what: {"before": earlier[what], "now": now[what]} for what in now} | {"gone": _gone_rows(context.root)}
     if state != "paused":
         attempt.finish(context.root, fingerprint(Bucket(context).settings()))
     because = next((entry["because"] for entry in stages if "because" in entry), None)
     return {"state": "waiting" if because else state, "because": because, **summary, "stages": stages}
 
 
-def keep_what_was(context: Context) -> _Before:
+def keep_what_was(context: Context) -> dict[str, Any]:
     """Ask what is new. If the source has changed, or an attempt is unfinished: keep the borders of the last finished
     buckets, which later photos must not move, and if collection.gone is keep, the rows. Returns what the run held."""
     root, ingest = context.root, Ingest(context)
@@ -102,8 +101,8 @@ def keep_what_was(context: Context) -> _Before:
         if (path := root / attempt.FOLDER / attempt.BORDERS).is_file():
             write_json(path, read_json(path) | {"grow": context.config.buckets.grow})
         attempt.write(root, stored | {"settings": settings})
-        return _Before.stored(context, stored)
-    before = _Before.now(context)
+        return dict(stored["held"])
+    before = _held(root)
     if ready and StageState(ingest).current:
         return before
     folder = attempt.begin(root)
@@ -119,12 +118,9 @@ def keep_what_was(context: Context) -> _Before:
                 writer.write_table(pq.read_table(part))
     if ready and (frozen := frozen_borders(context)) is not None:
         write_json(folder / attempt.BORDERS, frozen)
-    write_parquet(folder / "ids.parquet", pa.table({"id": before.ids}))
-    write_parquet(folder / "hashes.parquet", before.hashes)
     bucketed = done_of(root, "bucket")
     mark = None if bucketed is None else bucketed["fingerprint"]
-    held = {"settings": settings, "bucket": mark, "buckets": before.buckets, "paid": before.paid}
-    attempt.write(root, held)
+    attempt.write(root, {"settings": settings, "bucket": mark, "held": before})
     return before
 
 
@@ -144,92 +140,26 @@ def _unfinished(context: Context) -> dict[str, Any] | None:
     return before if [path.name, sha256_file(path)] in done["outside"] else None
 
 
-@dataclass(frozen=True)
-class _Before:
-    """What a run held before it grew."""
-
-    context: Context
-    ids: pa.Array
-    """(N,) of all records"""
-    hashes: pa.Table
-    """id and perceptual hash of all embedded images"""
-    buckets: list[str]
-    """names"""
-    paid: dict[str, int]
-    """of the store: requests, embeddings, answers"""
-
-    @classmethod
-    def now(cls, context: Context) -> _Before:
-        """What it holds now."""
-        root = context.root
-        return cls(context, _ids(root), _hashes(root), _buckets(root), _paid(context))
-
-    @classmethod
-    def stored(cls, context: Context, before: dict[str, Any]) -> _Before:
-        """What it held when an unfinished attempt began."""
-        folder = context.root / attempt.FOLDER
-        ids = pq.read_table(folder / "ids.parquet")["id"].combine_chunks()
-        return cls(context, ids, pq.read_table(folder / "hashes.parquet"), before["buckets"], before["paid"])
-
-    def compared(self) -> dict[str, Any]:
-        """What is new."""
-        root, paid = self.context.root, _paid(self.context)
-        ids, hashes = _ids(root), _hashes(root)
-        new = hashes.filter(pc.invert(pc.is_in(hashes["id"], value_set=self.hashes["id"].combine_chunks())))
-        bits = min(self.context.config.release.copy_bits, SURE_BITS)
-        fresh, stored = (table["phash"].drop_null().to_numpy().astype(np.uint64) for table in (new, self.hashes))
-        return {
-            "rows": {
-                "new": int(pc.sum(pc.invert(pc.is_in(ids, value_set=self.ids))).as_py() or 0),
-                "gone": int(pc.sum(pc.invert(pc.is_in(self.ids, value_set=ids))).as_py() or 0),
-                "kept": _kept_rows(root),
-            },
-            "images": {"new": len(new), "near_copies_of_stored": int(near_stored(fresh, stored, bits).sum())},
-            "buckets": {"before": self.buckets, "now": _buckets(root)},
-            **{name: n - self.paid[name] for name, n in paid.items()},
-        }
+def _held(root: Path) -> dict[str, Any]:
+    """Rows and images of the finished stages, and the names of the buckets."""
+    done = {name: done_of(root, name) for name in ("ingest", "embed", "bucket")}
+    rows, images = (0 if (mark := done[name]) is None else mark["counts"]["kept"] for name in ("ingest", "embed"))
+    buckets = [] if done["bucket"] is None else read_json(folder_of(root, "bucket") / "buckets.json")
+    return {"rows": rows, "images": images, "buckets": [bucket["name"] for bucket in buckets]}
 
 
-def _ids(root: Path) -> pa.Array:
-    """Ids of all records that ingest read."""
-    tables = [pq.read_table(part, columns=["id"]) for part in parts_of(folder_of(root, "ingest"))]
-    return pa.concat_tables(tables)["id"].combine_chunks() if tables else pa.array([], pa.string())
-
-
-def _kept_rows(root: Path) -> int:
-    """Rows that the source does not have any more, and the run does."""
+def _gone_rows(root: Path) -> int:
+    """Rows that the run keeps, and the source does not have any more."""
     path = folder_of(root, "ingest") / "gone.parquet"
     return int(pq.read_metadata(path).num_rows) if path.is_file() else 0
 
 
-def _hashes(root: Path) -> pa.Table:
-    """Id and perceptual hash of all embedded images."""
-    parts = sorted((folder_of(root, "embed") / "metadata").glob("*.parquet"))
-    tables = [pq.read_table(part, columns=["id", "phash"]) for part in parts]
-    return (
-        pa.concat_tables(tables)
-        if tables
-        else pa.table({"id": pa.array([], pa.string()), "phash": pa.array([], pa.uint64())})
-    )
-
-
-def _buckets(root: Path) -> list[str]:
-    with suppress(MissingFile):
-        return [bucket["name"] for bucket in read_json(folder_of(root, "bucket") / "buckets.json")]
-    return []
-
-
-def _paid(context: Context) -> dict[str, int]:
-    """Addresses that were asked, images that were embedded, answers that people gave, since the store exists."""
-    place = context.store()
-    if place is None:
-        return {}
-    queries = {"requests": "attempts", "embeddings": "vectors", "answers": "answers"}
+def _requests(context: Context) -> int:
+    """How often an address was asked, since the store exists."""
+    if (place := context.store()) is None:
+        return 0
     with open_store(place.folder) as store:
-        return {
-            name: int(store.base.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0])
-            for name, table in queries.items()
-        }
+        return int(store.base.execute("SELECT COUNT(*) FROM attempts").fetchone()[0])
 
 
 def heal(context: Context, reasons: Sequence[str] = (), days: float | None = None) -> dict[str, Any]:
@@ -256,13 +186,13 @@ def heal(context: Context, reasons: Sequence[str] = (), days: float | None = Non
     if place is not None:
         with open_store(place.folder) as store:
             damaged = forget_damaged(store)
-    paid = _paid(context)
+    requests = _requests(context)
     retry = replace(retry, before=None if days is None else int(time.time() - days * DAY))
     mended: list[dict[str, str]] = []
     if attempt.read(context.root) is not None:
         mended.append({"stage": "grow", "because": "it had not finished"})
 
-    def planned(plans: Sequence[Plan]) -> None:
+    def planned(plans: Sequence[Verdict]) -> None:
         for stage, p in zip(make(context), plans, strict=False):
             state = StageState(stage)  # what follows a stage that is done again has not been looked at
             lost = state.damage(True) if p.action == "run" and state.done else []
@@ -275,7 +205,7 @@ def heal(context: Context, reasons: Sequence[str] = (), days: float | None = Non
     return {
         "mended": mended,
         "damaged": damaged,
-        "asked": _paid(context).get("requests", 0) - paid.get("requests", 0),
+        "asked": _requests(context) - requests,
         "healed": len(before) - pc.is_in(before["id"], value_set=now["id"].combine_chunks()).to_pylist().count(True),
         "failed": {reason: n for reason, n in sorted(counts.items()) if reason in FAILED},
         "vanished": {reason: n for reason, n in sorted(counts.items()) if reason not in FAILED},

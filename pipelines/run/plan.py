@@ -18,8 +18,8 @@ FORCED = "requested by --from"
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What would happen to one stage."""
+class Verdict:
+    """What a run would do to one stage, as plan, run and status say."""
 
     stage: str
     """name of the stage"""
@@ -29,6 +29,8 @@ class Plan:
     """the reason"""
     seconds: float | None = None
     """time that work took which would be repeated; None: nothing is repeated"""
+    damaged: Sequence[str] = ()
+    """files of finished output that are missing or changed"""
 
 
 def make(context: Context) -> list[Stage]:
@@ -46,47 +48,48 @@ def check_stages(start: str | None, until: str | None) -> None:
         raise BadConfig(f"--from {start} is after --until {until}: nothing would be done.", "Expected them in order.")
 
 
-def plan(context: Context, start: str | None = None, until: str | None = None) -> list[Plan]:
+def plan(context: Context, start: str | None = None, until: str | None = None) -> list[Verdict]:
     """What `run` would do; changes nothing."""
     check_stages(start, until)
-    plans: list[Plan] = []
+    plans: list[Verdict] = []
     forced = False
     for stage in make(context):
         forced = forced or stage.name == start
         before = [p.action for p in plans if p.action != "skip"]
-        plans.append(_plan(stage, forced, before))
+        plans.append(verdict(StageState(stage), before, forced))
         if stage.name == until:
             break
     return plans
 
 
-def _plan(stage: Stage, forced: bool, before: Sequence[str]) -> Plan:
-    """before: what is done to earlier stages, but skipped."""
+def verdict(state: StageState, before: Sequence[str] = (), forced: bool = False) -> Verdict:
+    """What a run would do to a stage. before: what it would do to earlier stages, but skip. Raises MissingFile."""
+    stage, context = state.stage, state.stage.context
     if forced:
-        return Plan(stage.name, "run", FORCED)
-    state = StageState(stage)
-    if stage.context.retry is not None and stage.name == "fetch":
-        again = f"asks again for {', '.join(stage.context.retry.reasons)}"
-        damaged = state.damage(stage.context.verify) if state.done else []
-        return Plan(stage.name, *(("repair", f"{damage_text(damaged)}; {again}") if damaged else ("resume", again)))
+        return Verdict(stage.name, "run", FORCED)
+    if context.retry is not None and stage.name == "fetch":
+        again = f"asks again for {', '.join(context.retry.reasons)}"
+        if damaged := state.damage(context.verify) if state.current else []:
+            return Verdict(stage.name, "repair", f"{damage_text(damaged)}; {again}", damaged=damaged)
+        return Verdict(stage.name, "resume", again)
     seconds = state.done["seconds"] if state.done else None
     if "run" not in before and state.current:
-        if damaged := state.damage(stage.context.verify):
-            return Plan(stage.name, "repair", damage_text(damaged), None if stage.parts else seconds)
+        if damaged := state.damage(context.verify):
+            return Verdict(stage.name, "repair", damage_text(damaged), None if stage.parts else seconds, damaged)
         if not before:
-            return Plan(stage.name, "skip", "finished with these settings and inputs")
-        return Plan(stage.name, "run", "an earlier stage is done again; it is kept if the result is the same")
+            return Verdict(stage.name, "skip", "finished with these settings and inputs")
+        return Verdict(stage.name, "run", "an earlier stage is done again; it is kept if the result is the same")
     if not before:
         if state.unfinished_work() is not None:
-            return Plan(stage.name, "resume", "started with these settings and inputs")
+            return Verdict(stage.name, "resume", "started with these settings and inputs")
         if state.unreadable:
             because = f"its {DONE} is damaged"
-            return Plan(stage.name, "repair", because, None if stage.parts else state.unfinished_seconds())
+            return Verdict(stage.name, "repair", because, None if stage.parts else state.unfinished_seconds())
     if state.done:
-        return Plan(stage.name, "run", "settings or inputs changed", seconds if set(before) <= {"run"} else None)
+        return Verdict(stage.name, "run", "settings or inputs changed", seconds if set(before) <= {"run"} else None)
     if (lost := state.unfinished_seconds()) is not None and not before:
-        return Plan(stage.name, "run", "unfinished work with other settings or inputs is discarded", lost)
-    return Plan(stage.name, "run", "not done yet")
+        return Verdict(stage.name, "run", "unfinished work with other settings or inputs is discarded", lost)
+    return Verdict(stage.name, "run", "not done yet")
 
 
 def damage_text(damaged: Sequence[str]) -> str:
@@ -94,7 +97,7 @@ def damage_text(damaged: Sequence[str]) -> str:
     return f"{', '.join(damaged[:3])}{f' and {len(damaged) - 3:,} more' if len(damaged) > 3 else ''} missing or changed"
 
 
-def confirm(context: Context, plans: Sequence[Plan], yes: bool) -> None:
+def confirm(context: Context, plans: Sequence[Verdict], yes: bool) -> None:
     """Say which finished work is done again. Raises Unconfirmed if it took longer than LONG or if the disk has less
     room than the old output takes, unless `yes`."""
     again = [p for p in plans if (p.seconds or 0.0) >= SHORT]

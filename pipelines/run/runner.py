@@ -16,7 +16,7 @@ from driftline.curate.core.errors import DriftlineError, Unfinished, Waiting
 from driftline.curate.core.files.walk import look_again, one_walk
 from driftline.curate.validation.answers import FORGOTTEN
 from driftline.pipelines.run import attempt
-from driftline.pipelines.run.plan import FORCED, Plan, check_stages, confirm, damage_text, make, plan
+from driftline.pipelines.run.plan import FORCED, Verdict, check_stages, confirm, damage_text, make, plan, verdict
 from driftline.pipelines.run.stage import Context, Stage, reasons_text
 from driftline.pipelines.run.state import (
     DONE,
@@ -49,7 +49,7 @@ def run(
     until: str | None = None,
     yes: bool = False,
     before: Callable[[], None] | None = None,
-    planned: Callable[[Sequence[Plan]], None] | None = None,
+    planned: Callable[[Sequence[Verdict]], None] | None = None,
 ) -> list[dict[str, Any]]:
     """Run all stages that are not done, in order; returns `status`.
 
@@ -118,24 +118,23 @@ def _stopped(stage: Stage) -> str:
     )
 
 
-def _run_one(stage: Stage, planned: Plan | None, yes: bool) -> None:
+def _run_one(stage: Stage, planned: Verdict | None, yes: bool) -> None:
     """planned: what was announced; None: to be skipped."""
     context, run_log = stage.context, stage.context.run_log
     forced = planned is not None and planned.because == FORCED
     if forced:
         stage = replace(stage, context=replace(context, fresh=True))
     stage.prepare()
-    retry = context.retry if stage.name == "fetch" else None
     state = StageState(stage)
-    current = not forced and state.current
-    damaged = state.damage(context.verify) if current else []
-    if current and not damaged and retry is None:
+    now = verdict(state, forced=forced)  # which earlier stages may have changed
+    if now.action == "skip":
         run_log.write("skipped", stage=stage.name)
         return
     assert state.mark is not None  # the stages before are done
-    if state.done and not current and not forced and planned is not None and planned.seconds is None:
-        confirm(context, [replace(planned, seconds=state.done["seconds"])], yes)
-    state.reopen(damaged)
+    if state.done and now.action == "run" and not forced and planned is not None and planned.seconds is None:
+        confirm(context, [now], yes)
+    state.reopen(now.damaged)
+    retry = context.retry if stage.name == "fetch" else None
     work, spent = state.begin(forced, None if retry is None else list(retry.reasons))
     if retry is not None:
         retry = replace(retry, output=state.folder if work != state.folder else None)
@@ -151,7 +150,7 @@ def _run_one(stage: Stage, planned: Plan | None, yes: bool) -> None:
     stage.check_kept(counts)
     dropped = reasons_text(plain["dropped"])
     seconds = round(spent + time.monotonic() - clock, 3)
-    state.finish(work, plain, seconds, repaired=bool(damaged))
+    state.finish(work, plain, seconds, repaired=bool(now.damaged))
     run_log.say(
         f"{stage.name}: kept {counts.kept:,} of {counts.read:,} in {seconds:.1f} s"
         + (f" ({dropped})" if dropped else "")
@@ -165,8 +164,8 @@ def status(context: Context, verify: bool = False) -> list[dict[str, Any]]:
     entries: list[dict[str, Any]] = []
     stale = False
     with one_walk():
-        for stage in make(context):
-            entry = _entry(stage, stale, verify)
+        for stage in make(replace(context, verify=verify)):
+            entry = _entry(StageState(stage), stale)
             stale = stale or entry["state"] not in ("done", "damaged")
             entries.append(entry)
     ask, tally = (next(e for e in entries if e["stage"] == name) for name in ("ask", "tally"))
@@ -178,25 +177,26 @@ def status(context: Context, verify: bool = False) -> list[dict[str, Any]]:
     return entries
 
 
-def _entry(stage: Stage, stale: bool, verify: bool) -> dict[str, Any]:
-    state = StageState(stage)
-    entry: dict[str, Any] = {"stage": stage.name, "state": "pending", "counts": None, "seconds": None}
-    notes = []
+def _entry(state: StageState, stale: bool) -> dict[str, Any]:
+    """stale: whether an earlier stage is to be done again."""
+    name, verify = state.stage.name, state.stage.context.verify
+    entry: dict[str, Any] = {"stage": name, "state": "pending", "counts": None, "seconds": None}
+    notes: list[str] = []
+    damaged: Sequence[str] = ()
     if state.done:
         counts = state.done["counts"]
         if (folder_of(state.root, "tally") / "asked.parquet").is_file():  # later rounds may have changed them
             from driftline.pipelines.reporting.photos import counts_of
 
-            counts = counts_of(state.root, stage.name)
-        entry |= {"state": "stale", "counts": counts, "seconds": state.done["seconds"]}
-        if not stale:
-            try:
-                current = state.current
-            except (DriftlineError, OSError) as error:
-                current = state.was_current
-                notes.append(f"It cannot be compared with its source: {error}")
-            entry["state"] = "done" if current else "stale"
-        if damaged := state.damage(verify):
+            counts = counts_of(state.root, name)
+        entry |= {"counts": counts, "seconds": state.done["seconds"]}
+        try:
+            now = verdict(state, ["run"] if stale else [])
+            entry["state"], damaged = {"skip": "done", "repair": "damaged"}.get(now.action, "stale"), now.damaged
+        except (DriftlineError, OSError) as error:
+            entry["state"], damaged = "done" if state.was_current else "stale", state.damage(verify)
+            notes.append(f"It cannot be compared with its source: {error}")
+        if damaged:
             entry["state"] = "damaged"
             repair = "heal" if verify and not state.damage() else "run"
             notes.append(f"{damage_text(damaged)}. Repair: driftline {repair} {state.root}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from importlib.resources import files
-from inspect import iscoroutinefunction, signature
+from inspect import signature
 from typing import Any, TypeVar
 
 from pydantic import ValidationError, validate_call
@@ -23,7 +23,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 class LocalApp(Starlette):
     """An app of functions that take what a request says: parts of the path, of the query and of a JSON body by their
-    names, converted and checked by their types, or the request itself. Text that they return is HTML, data is JSON."""
+    names, converted and checked by their types, or the request or body itself. They run in a pool of threads: one that
+    waits for the disk stops nobody else. Text that they return is HTML, data is JSON."""
 
     def on(self, method: str, path: str) -> Callable[[F], F]:
         """Answer requests to `path` by the function."""
@@ -34,11 +35,12 @@ class LocalApp(Starlette):
 
             async def answer(request: Request) -> Response:
                 values: dict[str, Any] = {**request.query_params, **request.path_params, "request": request}
+                values |= {"body": await request.body()} if "body" in names else {}
                 if method == "POST" and not names.keys() <= values.keys():
                     values |= _object(await request.body())
                 call = partial(checked, **{name: values[name] for name in names if name in values})
                 try:
-                    result = await (call() if iscoroutinefunction(function) else run_in_threadpool(call))
+                    result = await run_in_threadpool(call)
                 except ValidationError as error:
                     first = error.errors()[0]
                     name, value = ".".join(map(str, first["loc"])), shortened(repr(first["input"]), 60)

@@ -88,6 +88,28 @@ def client(folder: Path) -> Iterator[httpx.Client]:
     thread.join(10)
 
 
+def test_an_answer_that_waits_for_the_disk_stops_nobody_else(client, folder, monkeypatch):
+    reached, goes_on, answer = threading.Event(), threading.Event(), AnswerStore.answer
+    waited: list[bool] = []
+
+    def slow(self: AnswerStore, *given: Any) -> None:
+        reached.set()
+        waited.append(goes_on.wait(4))
+        answer(self, *given)
+
+    monkeypatch.setattr(AnswerStore, "answer", slow)
+    with closing(answer_store_of(context_of(folder))) as store:
+        form = {"annotator": "ann", "item": store.following("ann")[0], "labels": "none"}
+        writer = threading.Thread(target=client.post, args=("answer",), kwargs={"data": form})
+        writer.start()
+        assert reached.wait(4)
+        assert client.get(f"image/{form['item']}").status_code == 200
+        goes_on.set()
+        writer.join(10)
+        assert waited == [True], "the picture came first"
+        assert store.answered("ann") == {form["item"]}
+
+
 class TestDesk:
     @pytest.fixture
     def store(self, tmp_path: Path) -> AnswerStore:

@@ -14,7 +14,6 @@ from typing import Any
 import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 from starlette.testclient import TestClient
@@ -30,7 +29,6 @@ from driftline.pipelines.browse.opening import open_collection
 from driftline.pipelines.browse.selection import Asked, Selections
 from driftline.pipelines.browse.server import application
 from driftline.pipelines.browse.vectors import Vectors
-from driftline.pipelines.run.state import folder_of
 from driftline.pipelines.web.dates import labels
 from driftline.pipelines.web.thumbnails import Thumbnails, small
 
@@ -311,16 +309,3 @@ def test_json_of_hostile_names_is_json(tmp_path: Path) -> None:
         assert answer.headers["content-type"] == "application/json"
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert {tile[2] for tile in json.loads(answer.text)["photos"]} == {HOSTILE}
-
-
-def test_a_table_of_an_older_version_that_lacks_columns_opens(journey: Path, tmp_path: Path) -> None:
-    shutil.copy(journey / "driftline.yaml", tmp_path)
-    source = folder_of(journey, "ingest")
-    shutil.copytree(source, folder_of(tmp_path, "ingest"))
-    for part in (folder_of(tmp_path, "ingest") / "table").glob("*.parquet"):
-        table = pq.read_table(part)
-        pq.write_table(table.drop_columns(["licence", "label"]), part)
-    opened = open_collection(tmp_path)
-    assert opened.size == sum(len(pq.read_table(p)) for p in source.glob("*/*.parquet"))
-    assert "licence" not in opened.facets
-    assert pa.types.is_string(pa.array(values(opened, "id")).type)

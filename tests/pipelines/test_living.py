@@ -238,19 +238,18 @@ class TestGrow:
                 town.write(grown, lines)
                 found = grow(context(grown, *PUBLISHED))
                 assert found["state"] == "waiting"
-                assert found["rows"] == {"new": 25, "gone": 0, "kept": 0}
+                assert found["rows"]["now"] - found["rows"]["before"] == 25
                 assert len(found["buckets"]["now"]) == len(found["buckets"]["before"]) + 1
-                embedded.append(found["embeddings"])
+                embedded.append(found["images"]["now"] - found["images"]["before"])
                 shown, before = inodes(grown), shown
                 assert {id_: shown[id_] for id_ in before} == before, "images of the batch before are linked"
                 asked.append(answer(context(grown, *PUBLISHED), town, name))
                 assert grow(context(grown, *PUBLISHED))["state"] == "done"
-            again = grow(context(grown, *PUBLISHED))
             before = counts.copy()
+            grow(context(grown, *PUBLISHED))
             other = run(context(grown, *PUBLISHED, "release.splits=2", "validation.agree=1"))
             assert (counts, states(other)) == (before, ["done"] * 9), "other splits, another threshold"
             run(context(grown, *PUBLISHED))
-        assert (again["requests"], again["embeddings"], again["answers"]) == (0, 0, 0)
         town.run(whole, 110, LOOSE)
         shutil.copy(grown / "borders.json", whole)
         shutil.copy(grown / "workers.key", whole)  # else its pseudonyms are others
@@ -274,13 +273,17 @@ class TestGrow:
             shutil.copyfile(source, path)
         run(context(tmp_path), until="embed")
         os.utime(shown[0])
-        assert grow(context(tmp_path), until="embed")["embeddings"] == 0, "another time, the same content"
+        before = tree(tmp_path)
+        assert grow(context(tmp_path), until="embed")["images"] == {"before": 4, "now": 4}
+        assert tree(tmp_path) == before, "another time, the same content"
         times = shown[1].stat()
         for path, source in zip((shown[1], *shown[4:]), some[4:], strict=False):
             shutil.copyfile(source, path)
         os.utime(shown[1], ns=(times.st_atime_ns, times.st_mtime_ns))
         found = grow(context(tmp_path), until="embed")
-        assert (found["rows"]["new"], found["embeddings"], len(found["buckets"]["now"])) == (2, 3, 6)
+        assert (found["rows"], found["images"]) == ({"before": 4, "now": 6}, {"before": 4, "now": 6})
+        assert len(found["buckets"]["now"]) == 6
+        assert tree(tmp_path, "fetch") != {name: sha for name, sha in before.items() if "_fetch/" in name}
 
     def test_a_limit_of_money_stops_before_people_are_asked(self, built: Path, town: Town) -> None:
         with pytest.raises(Unconfirmed, match=r"cost about \$[0-9.]+\. --max-usd allows \$0\.10"):
