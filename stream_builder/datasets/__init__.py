@@ -7,14 +7,14 @@ as `package.module:Name`. A new dataset is one file here and one line in `DATASE
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from driftline.curate.core.errors import BadArray, BadConfig, BadPlugin, MissingFile, reason
+from driftline.curate.core.errors import BadArray, BadConfig, BadPlugin, MissingFile
 from driftline.curate.core.registry import Registry
 from driftline.stream_builder.shifts.base import Labels
 from driftline.stream_builder.stream import Array
@@ -93,11 +93,11 @@ class Format:
 DATASETS = Registry(
     "dataset",
     {
-        "cifar10": "driftline.stream_builder.datasets.vision:cifar10",
-        "cifar100": "driftline.stream_builder.datasets.vision:cifar100",
-        "banking77": "driftline.stream_builder.datasets.intents:banking77",
-        "clinc150": "driftline.stream_builder.datasets.intents:clinc150",
-        "imagenet": "driftline.stream_builder.datasets.folder:imagenet",
+        "cifar10": "driftline.stream_builder.datasets.images:cifar10",
+        "cifar100": "driftline.stream_builder.datasets.images:cifar100",
+        "banking77": "driftline.stream_builder.datasets.texts:banking77",
+        "clinc150": "driftline.stream_builder.datasets.texts:clinc150",
+        "imagenet": "driftline.stream_builder.datasets.images:imagenet",
     },
     group="datasets",
     further="a path, or package.module:Name",
@@ -105,12 +105,12 @@ DATASETS = Registry(
 FORMATS = Registry(  # in the order in which they are tried
     "dataset format",
     {
-        "arrays": "driftline.stream_builder.datasets.arrays:FORMAT",
-        "release": "driftline.stream_builder.datasets.release:FORMAT",
-        "parquet": "driftline.stream_builder.datasets.parquet:FORMAT",
-        "cifar": "driftline.stream_builder.datasets.vision:FORMAT",
+        "arrays": "driftline.stream_builder.datasets.images:ARRAYS",
+        "release": "driftline.stream_builder.datasets.images:RELEASE",
+        "parquet": "driftline.stream_builder.datasets.images:PARQUET",
+        "cifar": "driftline.stream_builder.datasets.images:CIFAR",
         "texts": "driftline.stream_builder.datasets.texts:FORMAT",
-        "folder": "driftline.stream_builder.datasets.folder:FORMAT",
+        "folder": "driftline.stream_builder.datasets.images:FOLDER",
     },
 )
 
@@ -155,18 +155,3 @@ def format_of(path: Path) -> Format:
         "Expected an .npz file, a table of texts, Parquet files named *train* and *test*, folders train/ and test/ (or "
         "val/) of class folders, a release, or CIFAR's own folder.",
     )
-
-
-def coarse(fine: Labels, order: Sequence[Sequence[int]] | None) -> tuple[Labels, Labels]:
-    """Super-class of each fine label, and number of the sub-class within it. order: fine labels of each super-class.
-
-    Raises MissingFile if there is no order.
-    """
-    if order is None:
-        raise MissingFile("Coarse labels need the order of sub-classes.", "Expected names.json with subpop_order.")
-    try:
-        places = {int(label): (c, i) for c, group in enumerate(order) for i, label in enumerate(group)}
-        pairs = np.array([places[int(label)] for label in fine], np.int64).reshape(-1, 2)
-    except (LookupError, TypeError, ValueError) as error:
-        raise BadArray(f"The order of sub-classes is not one of these labels ({reason(error)}).") from None
-    return pairs[:, 0].copy(), pairs[:, 1].copy()

@@ -31,40 +31,15 @@ class _Refused(Exception):
     """A name that may be code."""
 
 
-class _Kind:
-    """A dtype as a pickle describes it: first its kind, then its byte order."""
-
-    def __init__(self, text: Any = "", *_: Any) -> None:
-        if not isinstance(text, str) or not re.fullmatch(r"[|<>=]?(b1|[iuf][1248]|[US]\d{1,9}|O8?)", text):
-            raise _Refused(f"the dtype {text!r}")
-        self.dtype = np.dtype(text)
-
-    def __setstate__(self, state: Any) -> None:
-        if state[1] in ("<", ">"):
-            self.dtype = self.dtype.newbyteorder(state[1])
-
-
 class _Array(np.ndarray[Any, Any]):
     """An array whose content comes later. NumPy does not compare the length of a list of objects."""
 
     def __setstate__(self, state: Any) -> None:
         _, shape, kind, fortran, data = state
-        if kind.dtype == object and (not isinstance(data, list) or len(data) != math.prod(shape)):
+        if kind.hasobject and (kind.char != "O" or not isinstance(data, list) or len(data) != math.prod(shape)):
             raise ValueError("an array of objects without them")
-        checked: Any = (1, shape, kind.dtype, fortran, data)
+        checked: Any = (1, shape, kind, fortran, data)
         super().__setstate__(checked)
-
-
-def _from_buffer(data: Any, kind: _Kind, shape: Any, order: Any) -> Array:
-    return np.frombuffer(data, kind.dtype).reshape(shape, order=order)
-
-
-def _scalar(kind: _Kind, data: Any) -> Any:
-    return np.frombuffer(data, kind.dtype)[0].item()
-
-
-def _encoded(text: str, _: Any = None) -> bytes:
-    return text.encode("latin1")
 
 
 def _tensor(storage: Any, offset: int, size: Any, stride: Any, *_: Any) -> Array:
@@ -92,15 +67,15 @@ def _dictionary(*values: Any) -> dict[Any, Any]:
     return dict(values[0]) if values and not isinstance(values[0], str) else {}
 
 
-MULTIARRAY = ("numpy.core.multiarray", "numpy._core.multiarray")
-NUMERIC = ("numpy.core.numeric", "numpy._core.numeric")
 KNOWN: dict[tuple[str, str], Any] = {
-    **{(module, "_reconstruct"): lambda *_: _Array((0,), "b") for module in MULTIARRAY},
-    **{(module, "scalar"): _scalar for module in MULTIARRAY},
-    **{(module, "_frombuffer"): _from_buffer for module in NUMERIC},
+    ("numpy.multiarray", "_reconstruct"): lambda *_: _Array((0,), "b"),
+    ("numpy.multiarray", "scalar"): lambda kind, data: np.frombuffer(data, kind)[0].item(),
+    ("numpy.numeric", "_frombuffer"): lambda data, kind, shape, order: np.frombuffer(data, kind).reshape(
+        shape, order=order
+    ),
     ("numpy", "ndarray"): "ndarray",
-    ("numpy", "dtype"): _Kind,
-    ("_codecs", "encode"): _encoded,
+    ("numpy", "dtype"): np.dtype,
+    ("_codecs", "encode"): lambda text, _=None: text.encode("latin1"),
     ("collections", "OrderedDict"): _dictionary,
     ("collections", "defaultdict"): _dictionary,
     ("builtins", "list"): "list",
@@ -114,9 +89,10 @@ class _Reader(pickle.Unpickler):
     """Knows the names above only."""
 
     def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in KNOWN:
+        short = module.replace("numpy.core.", "numpy.").replace("numpy._core.", "numpy.")
+        if (short, name) not in KNOWN:
             raise _Refused(f"{module}.{name}")
-        return KNOWN[module, name]
+        return KNOWN[short, name]
 
 
 def read_pickle(path: Path) -> Any:
@@ -129,12 +105,8 @@ def read_tensors(path: Path, way_out: str = "") -> Any:
 
     CLEAR's 33,000 single tensors take torch 4 s, once for each import.
     """
-
-    def content() -> Any:
-        check_weights(path)
-        return _as_array(_loaded(path))
-
-    return _read(path, content, way_out)
+    check_weights(path)
+    return _read(path, lambda: _as_array(_loaded(path)), way_out)
 
 
 def _read(path: Path, content: Callable[[], Any], way_out: str = "") -> Any:
@@ -145,8 +117,6 @@ def _read(path: Path, content: Callable[[], Any], way_out: str = "") -> Any:
         if (size := _size(value, {})) > (most := max(UNPACKED, RATIO * path.stat().st_size)):
             raise ValueError(f"{size:,} bytes if each part of it is one of its own; at most {most:,} are read")
         return value
-    except BadInput:
-        raise
     except _Refused as error:
         raise BadInput(f"{path} holds {error}, which may be code and is never run.", EXPECTED, way_out) from None
     except Exception as error:  # pickle, zipfile, NumPy and torch raise many kinds for a damaged file

@@ -5,15 +5,14 @@ A file holds {year: {0: training samples, 1: test samples, 2: both}}. It is read
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from driftline.curate.core.errors import BadInput, MissingFile, UnknownName
-from driftline.curate.core.outside.arrays import number_of_classes
+from driftline.curate.core.outside.limits import CLASSES
 from driftline.curate.core.seeding import time_order
 from driftline.stream_builder.importers.dated import images_of
 from driftline.stream_builder.importers.pickles import read_pickle
@@ -22,20 +21,14 @@ from driftline.stream_builder.ties import drawn
 from driftline.stream_builder.validate import check
 
 
-@dataclass(frozen=True)
-class Kind:
-    """One of Wild-Time's data sets."""
+class Kind(NamedTuple):
+    """One of Wild-Time's data sets: keys of samples and labels, class names, what gives the year with a key."""
 
     x: str
-    """key of the samples"""
     y: str
-    """key of the labels"""
     licence: str
-    """of the data"""
-    classes: Sequence[str] = ()
-    """class names; none: the numbers"""
+    classes: tuple[str, ...] = ()
     first: int = 0
-    """what is added to a key to give the year"""
 
 
 KINDS = {
@@ -67,7 +60,6 @@ def from_wild_time(path: Path, root: Path | None = None, size: int = 224, seed: 
     content = read_pickle(path)
     if not isinstance(content, Mapping) or not content or not all(isinstance(key, int) for key in content):
         raise BadInput(f"{path} is no Wild-Time file.", "Expected a dictionary whose keys are years.")
-    top = -1
     steps = []
     for index, key in enumerate(sorted(content)):
         year = key + (kind.first if key < 1000 else 0)
@@ -83,17 +75,14 @@ def from_wild_time(path: Path, root: Path | None = None, size: int = 224, seed: 
                 raise BadInput(f"{what}: {len(x)} samples and labels {labels.dtype} {labels.shape}.", "Expected (N,).")
             if not len(labels):
                 continue
-            top = max(top, number_of_classes([labels], path) - 1)
+            check(np.zeros((len(labels), 1), np.float32), labels, len(kind.classes) or CLASSES, what)
             ids = np.array([f"{year}-{side}-{i}" for i in range(len(labels))])
             time = np.full(len(labels), np.datetime64(str(year), "s").astype(np.int64))
             order = time_order(time, ids, seed)
             splits[side] = Split(pick(x, order), labels[order].astype(np.int64), ids[order], time)
         steps.append(Step(index, str(year), splits))
+    top = max((int(split.y.max()) for step in steps for split in step.splits.values()), default=-1)
     classes = list(kind.classes) or [str(c) for c in range(top + 1)]
-    for step in steps:
-        for side, split in step.splits.items():
-            check(split.x[:1], split.y[:1], len(classes), f"{path}, {step.name}, {side}")
-            check(np.zeros((len(split), 1), np.float32), split.y, len(classes), f"{path}, {step.name}, {side}")
     facts = {
         "from": "wild-time",
         "source": "https://github.com/huaxiuyao/Wild-Time",

@@ -42,7 +42,8 @@ from driftline.eval.protocol import PROTOCOLS
 from driftline.eval.run import evaluate
 from driftline.stream_builder.builders.dataset import from_dataset
 from driftline.stream_builder.builders.encoded import encode
-from driftline.stream_builder.datasets import Options, intents, open_dataset
+from driftline.stream_builder.datasets import Options, open_dataset
+from driftline.stream_builder.datasets import texts as intents
 from driftline.stream_builder.datasets.texts import MAX_LENGTH
 from driftline.stream_builder.stream import Step, Stream
 

@@ -309,7 +309,7 @@ class TestPickles:
 
         side = {"title": ["a"], "category": np.array([10**9])}
         (tmp_path / "arxiv.pkl").write_bytes(pickle.dumps({year: {0: side, 1: side} for year in (2001, 2002)}))
-        with pytest.raises(BadArray, match=r"label 1000000000\..*less than 1,000,000"):
+        with pytest.raises(BadArray, match=r"label 1000000000 at index 0"):
             from_wild_time(tmp_path / "arxiv.pkl")
 
     def test_weights_that_unpack_to_much(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

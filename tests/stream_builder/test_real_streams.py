@@ -16,7 +16,7 @@ from PIL import Image
 from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.errors import BadConfig, BadInput, IncompatibleStream, MissingFile
 from driftline.curate.core.seeding import rng_for
-from driftline.stream_builder.builders.held_out_classes import hold_out_classes
+from driftline.stream_builder.builders.dataset import hold_out_classes
 from driftline.stream_builder.builders.portraits import portraits
 from driftline.stream_builder.builders.table import from_table
 from driftline.stream_builder.builders.time_order import in_time_order, timed_release

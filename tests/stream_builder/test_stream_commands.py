@@ -13,7 +13,7 @@ from support.console import document, inside
 from support.helpers import correlated, drifting
 
 from driftline.stream_builder.builders.arrays import from_arrays
-from driftline.stream_builder.builders.held_out_classes import hold_out_classes
+from driftline.stream_builder.builders.dataset import hold_out_classes
 from driftline.stream_builder.builders.portraits import portraits
 from driftline.stream_builder.builders.sampling import Composition
 from driftline.stream_builder.builders.shift_sequence import compose
