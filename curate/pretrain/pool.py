@@ -25,7 +25,7 @@ from driftline.curate.images.shards import read_images, read_tar
 from driftline.curate.metadata.released_ids import mapped, released_ids
 from driftline.curate.release.document import AGAIN
 from driftline.curate.release.format import Release, in_run
-from driftline.curate.release.pool import COPY, Tested, is_near, left_out
+from driftline.curate.release.unlabelled import COPY, Tested, is_near, left_out
 
 Read = Callable[[Collection[str]], Iterator[tuple[str, bytes]]]
 

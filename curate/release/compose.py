@@ -19,17 +19,21 @@ from driftline.curate.core.atomic_io import write_parquet
 from driftline.curate.embedding.features import features_with_store, keep_features
 from driftline.curate.images.changes import joined as joined_steps
 from driftline.curate.metadata.released_ids import mapped
-from driftline.curate.release.composing.choice import choose, shown, with_metadata
-from driftline.curate.release.composing.collection import Collection
-from driftline.curate.release.composing.credit import for_credit
-from driftline.curate.release.composing.permitted import LICENCE, Rows, ids_of
+from driftline.curate.release.choice import LICENCE, Rows, choose, ids_of, shown, with_metadata
+from driftline.curate.release.collection import Collection
 from driftline.curate.release.drift import of_release
 from driftline.curate.release.packing import SHARD_IMAGES, FetchedImages, Packed, pack, packed_images
-from driftline.curate.release.pool import Tested
-from driftline.curate.release.unlabelled import ADDRESSES, UNLABELLED, copies_of_tests, reachable, write_unlabelled
+from driftline.curate.release.unlabelled import (
+    ADDRESSES,
+    UNLABELLED,
+    Tested,
+    copies_of_tests,
+    reachable,
+    write_unlabelled,
+)
 from driftline.curate.release.versions.changelog import all_withdrawn, changes_since, check_version, with_parts
 from driftline.curate.release.versions.identity import unlabelled_of
-from driftline.curate.release.writer import write_release
+from driftline.curate.release.writer import for_credit, write_release
 from driftline.curate.retrieval.vector_store import vectors_of
 
 NOT_FOR_TRAINING = ("sensitive", "held_for_review")

@@ -1,11 +1,16 @@
-"""The unlabelled images of a release: collected but not labelled, for pre-training."""
+"""The unlabelled images of a release, for pre-training: collected but not labelled.
+
+No test image of any split is among them, no photo by its uploader, no near copy of it.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,15 +18,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import writing
+from driftline.curate.core.outside.tables import read_parquet
 from driftline.curate.core.parsing import rows_of
-from driftline.curate.images.near_duplicates import near_stored
+from driftline.curate.images.near_duplicates import SURE_BITS, Hashes, near_stored
 from driftline.curate.metadata.released_ids import title_of
-from driftline.curate.release.composing.credit import for_credit
-from driftline.curate.release.format import METADATA
-from driftline.curate.release.pool import COPY, Tested, left_out
+from driftline.curate.release.format import METADATA, Release
 from driftline.curate.release.settings import ReleaseSettings
+from driftline.curate.release.writer import for_credit
 from driftline.curate.retrieval.vector_store import parts, vectors_of
 
+TEST, UPLOADER, COPY = "test_image", "uploader_of_tests", "near_copy_of_tests"  # why a photo is left out
 BLOCK = 2048  # vectors that are compared at once
 COLUMNS = (
     "id", "bucket", "uploaded", "sha256", "source_sha256", "changes", "width", "height", "user", "creator", "title",
@@ -38,6 +44,70 @@ WHERE m.bucket IS NOT NULL AND m.id NOT IN (SELECT id FROM without)
                                        OR starts_with(coalesce(t.licence_url, ''), allowed.licence))
 ORDER BY m.bucket, m.uploaded, m.id
 """
+
+
+@dataclass(frozen=True)
+class Tested:
+    """The images that at least one split of a release tests."""
+
+    ids: frozenset[str]
+    """of the images"""
+    users: frozenset[str]
+    """uploaders of them"""
+    digests: frozenset[str]
+    """SHA-256 of their files, as published and as fetched"""
+    bits: int = SURE_BITS
+    """near copies of them differ in at most so many bits of 64"""
+
+    @classmethod
+    def of(
+        cls, rows: Sequence[Mapping[str, Any]], splits: Mapping[str, Sequence[str]], bits: int = SURE_BITS
+    ) -> Tested:
+        """rows: N dicts with id, user, sha256, source_sha256. splits: name → (N,) "train" or "test"."""
+        tested = [row for i, row in enumerate(rows) if any(sides[i] == "test" for sides in splits.values())]
+        return cls(
+            frozenset(row["id"] for row in tested),
+            frozenset(row["user"] for row in tested if row.get("user")),
+            frozenset(row[name] for row in tested for name in ("sha256", "source_sha256") if row.get(name)),
+            min(bits, SURE_BITS),
+        )
+
+    @classmethod
+    def of_release(cls, release: Release) -> Tested:
+        """Of all splits of a release."""
+        columns = ("id", "user", "sha256", "source_sha256")
+        rows = [dict(zip(columns, values, strict=True)) for values in rows_of(release.table, *columns)]
+        rule = release.facts["provenance"].get("near_copies") or {}
+        splits = {name: release.table[name].to_pylist() for name in release.facts["splits"]}
+        return cls.of(rows, splits, rule.get("copy_bits", SURE_BITS))
+
+    def why(self, id_: str, user: str | None, sha256: str | None) -> str | None:
+        """Why a photo may not be learned from, by what is known without its pixels; None if it may."""
+        if id_ in self.ids:
+            return TEST
+        if user in self.users:
+            return UPLOADER
+        return COPY if sha256 in self.digests else None
+
+
+def is_near(hashed: np.uint64, tests: Hashes, bits: int) -> bool:
+    """Whether an image's hash differs from one of those of the tests (T,) in at most `bits` bits."""
+    return bool(len(tests)) and int(np.bitwise_count(tests ^ hashed).min()) <= bits
+
+
+def left_out(tests: Tested, rows: Iterable[Sequence[Any]]) -> dict[str, str]:
+    """Id → why it may not be learned from. rows: (id, user, sha256)."""
+    reasons = ((id_, tests.why(id_, user, sha256)) for id_, user, sha256 in rows)
+    return {id_: reason for id_, reason in reasons if reason is not None}
+
+
+def left_out_of_unlabelled(release: Release) -> dict[str, str]:
+    """Id → why, of the unlabelled images of a release that was not published by this rule, as one edited by hand."""
+    path = release.path / "unlabelled.parquet"
+    if not path.is_file():
+        return {}
+    table = read_parquet(path)
+    return left_out(Tested.of_release(release), rows_of(table, "id", "user", "source_sha256"))
 
 
 def copies_of_tests(embedded: Path, tests: Tested, cosine: float | None = None) -> set[str]:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from driftline.curate.core.atomic_io import csv_text, sha256_file, write_array, write_json, write_parquet, write_text
 from driftline.curate.core.outside.escaping import no_formula
+from driftline.curate.core.outside.secrets import without_secrets
 from driftline.curate.images.near_duplicates import copy_report
-from driftline.curate.release.composing.credit import for_credit
+from driftline.curate.metadata.schema import replaced
 from driftline.curate.release.croissant import croissant_tars
 from driftline.curate.release.data_card import card
 from driftline.curate.release.format import FORMAT, METADATA
@@ -26,6 +28,7 @@ from driftline.curate.release.versions.changelog import changes_markdown, withdr
 from driftline.curate.release.versions.identity import FILE as MANIFEST
 from driftline.curate.release.versions.identity import bucket_identities, unlabelled_of
 
+TO_CUT = r"[?#]|//[^/]*@"  # addresses with something that may not be published
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 
 
@@ -148,3 +151,19 @@ def seal(folder: Path, computed: Mapping[str, str] | None = None) -> None:
     )
     sums = ((name, (computed or {}).get(name) or sha256_file(folder / name)) for name in names)
     write_text(folder / "SHA256SUMS", "".join(f"{digest}  {name}\n" for name, digest in sums))
+
+
+def for_credit(table: pa.Table, asked: Collection[str]) -> pa.Table:
+    """A table with the columns user, url, page_url and licence_url as it is published; tokens of addresses are cut.
+
+    asked: of "user" and "url"; without it the uploader's id is null, and so is an address with a query.
+    """
+    if "user" not in asked:
+        table = replaced(table, "user", pa.nulls(len(table), pa.string()))
+    for name in ("url", "page_url", "licence_url"):
+        if pc.any(pc.match_substring_regex(table[name], TO_CUT)).as_py():
+            cut = [None if text is None else without_secrets(text) for text in table[name].to_pylist()]
+            if name == "url" and "url" not in asked:
+                cut = [None if text is None or "?" in text else text for text in cut]
+            table = replaced(table, name, pa.array(cut, pa.string()))
+    return table

@@ -71,7 +71,7 @@ def _of_stream(place: Path, bucket: int, room: int, include_tests: bool) -> Imag
     from driftline.curate.core.atomic_io import sha256_bytes
     from driftline.curate.pretrain.gather import ImageArray
     from driftline.curate.pretrain.pool import Photo, seen_of
-    from driftline.curate.release.pool import TEST, UPLOADER
+    from driftline.curate.release.unlabelled import TEST, UPLOADER
     from driftline.stream_builder.builders.encoded import is_image
     from driftline.stream_builder.stream import Stream
 

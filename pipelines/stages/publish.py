@@ -20,7 +20,7 @@ from driftline.pipelines.stages.bucket import Bucket
 from driftline.pipelines.stages.embed import built_in
 
 if TYPE_CHECKING:
-    from driftline.curate.release.composing.collection import Collection
+    from driftline.curate.release.collection import Collection
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Publish(Stage):
         import pyarrow.parquet as pq
 
         from driftline.curate.release import Release
-        from driftline.curate.release.composing.collection import Collection
+        from driftline.curate.release.collection import Collection
 
         context, config, section = self.context, self.context.config, self.context.config.release
         return Collection(

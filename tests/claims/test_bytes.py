@@ -34,7 +34,7 @@ from driftline.curate.images.checks import ImageLimits, check_image
 from driftline.curate.images.shards import read_tar, write_tar
 from driftline.curate.images.strip_exif import strip_metadata
 from driftline.curate.release import Release
-from driftline.curate.release.composing.permitted import _unalterable
+from driftline.curate.release.choice import _unalterable
 from driftline.curate.release.croissant import croissant
 from driftline.curate.release.data_card import card
 from driftline.curate.release.settings import ReleaseSettings

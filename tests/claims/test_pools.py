@@ -25,7 +25,7 @@ from driftline.curate.pretrain.captions import captioned
 from driftline.curate.pretrain.gather import gather
 from driftline.curate.pretrain.pool import open_pool
 from driftline.curate.release import Release
-from driftline.curate.release.pool import COPY, TEST, UPLOADER, Tested
+from driftline.curate.release.unlabelled import COPY, TEST, UPLOADER, Tested
 from driftline.pipelines.cli.pretrain import _of_stream
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.demo.draw import photo

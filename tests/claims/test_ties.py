@@ -20,7 +20,7 @@ from driftline.curate.bucketing.frozen import assign_frozen, freeze
 from driftline.curate.bucketing.settings import BucketSettings
 from driftline.curate.core.errors import BadInput
 from driftline.curate.core.seeding import rng_for, tie_ranks, time_order
-from driftline.curate.release.composing.permitted import _later_copies
+from driftline.curate.release.choice import _later_copies
 from driftline.eval.experiment.settings import setting_names
 from driftline.eval.protocol import PROTOCOLS
 from driftline.eval.run import evaluate
