@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -14,12 +13,11 @@ from driftline.curate.core.outside.image_kinds import reads_heic, reads_jxl
 from driftline.curate.core.outside.images import PREPARATION
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.fetch.settings import FetchSettings
-from driftline.curate.images.shards import index_path, shard_path
-from driftline.curate.store.database import Place, open_store, remember_part
+from driftline.curate.images.shards import index_path
+from driftline.curate.store.database import Place, open_store
 from driftline.curate.store.photos import Asked, Outcome, images_of, keep_misses, keep_shard, outcomes
 from driftline.curate.store.upkeep import remove
 
-FORMAT = 4  # of a shard's index
 NOT_OF_A_PHOTO = {"shard_size", "stop_after"}  # settings that do not decide what a row becomes
 
 
@@ -27,28 +25,6 @@ def rules_of(settings: FetchSettings, others: bool = False) -> bytes:
     """Fingerprint of what decides what a row becomes. Misses of other rules are asked again."""
     values = {k: v for k, v in settings.identity("fetch").items() if k not in NOT_OF_A_PHOTO}
     return bytes.fromhex(fingerprint([values, reads_heic(), reads_jxl(), PREPARATION, *["others"] * others]))[:8]
-
-
-def shard_key(number: int, part: pa.Table, rules: bytes) -> bytes:
-    """Key of a shard with these rows under these rules; a file on this machine counts by its inode, size and times."""
-    stamps = [None if path is None else _stamp(path) for path in part["path"].to_pylist()]
-    columns = [part[name].to_pylist() for name in ("id", "row", "url", "path", "uploaded", "until")]
-    return bytes.fromhex(fingerprint(["shard", FORMAT, number, rules.hex(), columns, stamps]))
-
-
-def _stamp(path: str) -> list[int] | None:
-    try:
-        s = os.stat(path.partition("#")[0])
-    except (OSError, ValueError):
-        return None
-    return [s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns]
-
-
-def remember(place: Place | None, key: bytes, out: Path, number: int, digest: str | None = None) -> None:
-    """Keep a finished shard under its key. digest: SHA-256 of its tar."""
-    if place is not None:
-        with open_store(place.folder) as store:
-            remember_part(store, key, out, [path(out, number).name for path in (shard_path, index_path)], digest)
 
 
 def recall(place: Place | None, urls: Sequence[str]) -> dict[str, tuple[Outcome, bytes | None]]:
@@ -82,7 +58,7 @@ def forget(place: Place | None, tars: Sequence[str]) -> None:
 
 
 def settle(place: Place, out: Path, number: int, part: pa.Table, rules: bytes, lasting: Collection[str]) -> None:
-    """Take the misses of a finished shard that its fetch left out, and the shard itself. lasting: their reasons."""
+    """Take the misses of a finished shard that its fetch left out. lasting: their reasons."""
     urls = dict(rows_of(part, "row", "url"))
     misses = [
         Asked(urls[row], rules, None, fault, detail)
@@ -91,4 +67,3 @@ def settle(place: Place, out: Path, number: int, part: pa.Table, rules: bytes, l
     ]
     with open_store(place.folder) as store:
         keep_misses(store, misses)
-    remember(place, shard_key(number, part, rules), out, number)

@@ -28,14 +28,14 @@ from driftline.curate.fetch.outcome import (
     SMALLER,
     Download,
 )
-from driftline.curate.fetch.reuse import keep, recall, remember, rules_of, shard_key
+from driftline.curate.fetch.reuse import keep, recall, rules_of
 from driftline.curate.fetch.settings import FetchSettings, mirror_url
 from driftline.curate.fetch.spool import Spool
 from driftline.curate.images.changes import NONE, joined
 from driftline.curate.images.checks import ImageCheck, check_image, shown_as
 from driftline.curate.images.local_files import read_local
 from driftline.curate.images.shards import index_path, read_images, shard_path, write_tar
-from driftline.curate.store.database import open_store, reuse_part
+from driftline.curate.store.database import open_store
 from driftline.curate.store.photos import Asked, Outcome, outcomes
 
 INDEX = pa.schema(
@@ -76,9 +76,6 @@ def fetch_shard(shard: Shard) -> Counter[str]:
                 return counts_of(index)
             part = shard.rows()
             rules = rules_of(shard.settings, shard.others)
-            key = shard_key(shard.number, part, rules)
-            if shard.again is None and reuse_part(shard.store, key, shard.out):
-                return counts_of(index)
             todo = _recall(shard, part, spool)
             most = shard.settings.max_bytes
             read_local(todo, most, lambda row, data, fault, detail: spool.keep(row, Download(data, fault, detail)))
@@ -284,20 +281,17 @@ def _finish(shard: Shard, part: pa.Table, spool: Spool, urls: dict[int, str], ru
         for r in records
         if r["row"] in urls and r["fault"] not in NETWORK_REASONS | {SLOW}
     ]  # fmt: skip
-    close(shard, part, digest.hexdigest(), records, asked, taken)
+    close(shard, digest.hexdigest(), records, asked, taken)
 
 
 def close(
-    shard: Shard, part: pa.Table, digest: str, records: list[dict[str, Any]], asked: Sequence[Asked] = (),
+    shard: Shard, digest: str, records: list[dict[str, Any]], asked: Sequence[Asked] = (),
     taken: Mapping[str, int] | None = None,
 ) -> None:  # fmt: skip
-    """Write the index of a shard whose tar is complete; the store takes both. part: its rows. digest: of the tar."""
+    """Write the index of a shard whose tar is complete; the store takes the tar. digest: of the tar."""
     index = pa.Table.from_pylist(records, schema=INDEX)
     keep(shard.store, shard_path(shard.out, shard.number), digest, index, asked, taken or {})
     write_parquet(index_path(shard.out, shard.number), index)
-    if {*NETWORK_REASONS, SLOW}.isdisjoint(index["fault"].to_pylist()):
-        key = shard_key(shard.number, part, rules_of(shard.settings, shard.others))
-        remember(shard.store, key, shard.out, shard.number, digest)
 
 
 def _check(data: bytes, digest: str, limits: FetchSettings, earlier: Outcome | None) -> ImageCheck:

@@ -81,7 +81,7 @@ def put_back(task: tuple[Shard, tuple[int, ...]]) -> Counter[str]:
         records.append(record)
     before, digest = sha256_file(tar), hashlib.sha256()
     write_tar(tar, ((record["member"], images[record["id"]]) for record in records if record["member"]), digest)
-    close(shard, shard.rows(), digest.hexdigest(), records)
+    close(shard, digest.hexdigest(), records)
     if digest.hexdigest() != before:
         forget(shard.store, [before])
     return counts_of(index_path(shard.out, shard.number))

@@ -1,6 +1,6 @@
 """The index of a store: one SQLite file in WAL mode, and the files of stages, each linked under its SHA-256.
 
-`index.sqlite` says where the bytes are; `files/` holds hard links to finished tars, indexes and vectors of stages, so
+`index.sqlite` says where the bytes are; `files/` holds hard links to finished tars and vectors of stages, so
 that no photo is stored twice on one disk. A file is linked before the index names it: after a kill, a file that nothing
 names is the worst that is left, and `gc` removes it.
 """
@@ -13,7 +13,7 @@ import re
 import shutil
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,10 +41,6 @@ CREATE TABLE encoders (number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE vectors (
     encoder INTEGER NOT NULL, image INTEGER NOT NULL, file INTEGER NOT NULL, row INTEGER NOT NULL,
     PRIMARY KEY (encoder, image)
-) WITHOUT ROWID;
-CREATE TABLE parts (
-    key BLOB NOT NULL, position INTEGER NOT NULL, output TEXT NOT NULL, file INTEGER NOT NULL,
-    PRIMARY KEY (key, position)
 ) WITHOUT ROWID;
 CREATE TABLE answers (
     sha BLOB NOT NULL, question BLOB NOT NULL, worker TEXT NOT NULL, batch TEXT NOT NULL, number INTEGER NOT NULL,
@@ -98,8 +94,11 @@ class Store:
         name = f"{sha256 or sha256_file(path)}{path.suffix}"
         target = self.file(name)
         target.parent.mkdir(exist_ok=True)
-        if target.exists() and target.samefile(path):
-            return name
+        if target.exists():
+            if target.samefile(path):
+                return name
+            if self.is_sound(name):  # of an earlier run: one of the two files is enough
+                path, target = target, path
         temporary = target.with_name(f"{TEMPORARY}{os.getpid()}-{name}")
         try:
             temporary.unlink(missing_ok=True)
@@ -176,32 +175,8 @@ def register_run(store: Store, root: Path) -> None:
         base.execute("INSERT OR REPLACE INTO runs VALUES (?, ?)", (str(root.absolute()), int(time.time())))
 
 
-def reuse_part(place: Place | None, key: bytes, out: Path) -> bool:
-    """Link the files of a part that was made with this key before into `out`, in order; returns whether that was done.
-    Damaged files are not used."""
-    if place is None or not place.reads:
-        return False
-    with open_store(place.folder) as store:
-        query = (
-            "SELECT p.output, f.name FROM parts p JOIN files f ON f.number = p.file WHERE p.key = ? ORDER BY position"
-        )
-        files = store.base.execute(query, (key,)).fetchall()
-        if not files or not all(store.is_sound(name) for _, name in files):
-            return False
-        for output, name in files:
-            target = out / output
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.unlink(missing_ok=True)
-            try:
-                os.link(store.file(name), target)
-            except OSError:
-                with store.file(name).open("rb") as source, writing(target) as copy:
-                    shutil.copyfileobj(source, copy)
-    return True
-
-
 def digests_of_links(place: Place | None) -> dict[tuple[int, int], str]:
-    """(device, inode) → SHA-256 of the files of a store, by their names: `link` and `reuse_part` have compared them."""
+    """(device, inode) → SHA-256 of the files of a store, by their names, which `link` gave them."""
     digests: dict[tuple[int, int], str] = {}
     for path in [] if place is None else (place.folder / "files").glob("*"):
         if OURS.fullmatch(path.name) and not path.name.startswith(TEMPORARY):
@@ -209,19 +184,3 @@ def digests_of_links(place: Place | None) -> dict[tuple[int, int], str]:
                 facts = path.lstat()
                 digests[facts.st_dev, facts.st_ino] = path.stem
     return digests
-
-
-def remember_part(store: Store, key: bytes, out: Path, outputs: Sequence[str], digest: str | None = None) -> None:
-    """Keep the finished files of a part under its key; the last one marks it as finished.
-
-    outputs: their names below `out`. digest: SHA-256 of the first, if known.
-    """
-    names = [store.link(out / output, None if position else digest) for position, output in enumerate(outputs)]
-    with store.transaction() as base:
-        base.executemany(
-            "INSERT OR REPLACE INTO parts VALUES (?, ?, ?, ?)",
-            [
-                (key, i, output, store.number_of(name))
-                for i, (output, name) in enumerate(zip(outputs, names, strict=True))
-            ],
-        )

@@ -46,11 +46,6 @@ def unneeded(store: Store, needed: Collection[str]) -> list[str]:
     images = "SELECT i.number FROM images i JOIN needed n ON n.sha = i.sha"
     base.execute("INSERT OR IGNORE INTO used SELECT i.file FROM images i JOIN needed n ON n.sha = i.sha")
     base.execute(f"INSERT OR IGNORE INTO used SELECT file FROM vectors WHERE image IN ({images})")
-    # a shard's index is used where its tar is; a part is forgotten with its first file
-    base.execute(
-        "INSERT OR IGNORE INTO used SELECT p.file FROM parts p JOIN parts f ON f.key = p.key AND f.position = 0 "
-        "WHERE f.file IN (SELECT file FROM used)"
-    )
     unused = [name for (name,) in base.execute("SELECT name FROM files WHERE number NOT IN (SELECT file FROM used)")]
     names = {name for (name,) in base.execute("SELECT name FROM files")}
     unnamed = [path.name for path in (store.folder / "files").glob("*") if path.name not in names]
@@ -84,7 +79,6 @@ def _forget(store: Store, names: Collection[str]) -> None:
             row = base.execute("SELECT number FROM files WHERE name = ?", (name,)).fetchone()
             if row is None:
                 continue
-            base.execute("DELETE FROM parts WHERE key IN (SELECT key FROM parts WHERE file = ?)", row)
             base.execute(
                 "DELETE FROM vectors WHERE file = ? OR image IN (SELECT number FROM images WHERE file = ?)", row * 2
             )
