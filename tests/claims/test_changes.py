@@ -114,12 +114,6 @@ def test_every_part_that_changed_is_named_and_decides_the_level(before, change, 
     assert f"| {line} |" in text
 
 
-def test_without_a_change_the_table_is_empty(before: Release) -> None:
-    found = changed(before, lambda parts: None)
-    assert found["level"] == "patch"
-    assert changes_markdown(found, "1.0.1").endswith("|---|---|\n")
-
-
 def test_the_order_of_rows_is_no_change(before: Release) -> None:
     def reversed_rows(parts: dict[str, Any]) -> None:
         parts["rows"].reverse()

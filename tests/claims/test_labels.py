@@ -115,16 +115,6 @@ class TestProbabilities:
 class TestAgreement:
     """4: agreement is measured on a random or weighted sample, without the own answer, without gold, in order."""
 
-    def test_a_worker_is_compared_with_others_only(self) -> None:
-        """A spammer who answers everything, where two others of many answer each image."""
-        rng = rng_for(0, "spammer")
-        rows = []
-        for i in range(300):
-            rows.append((i, 0, int(rng.integers(4))))
-            rows += [(i, 1 + int(w), i % 4) for w in rng.choice(100, 2, replace=False)]
-        row = worker_table(Answers(*np.array(rows, np.int64).T))[0]
-        assert row["agreement"] == pytest.approx(0.25, abs=0.06)
-
     def test_a_worker_without_others_has_no_agreement(self) -> None:
         alone = Answers(np.arange(20), np.zeros(20, np.int64), np.zeros(20, np.int64))
         assert worker_table(alone)[0]["agreement"] is None

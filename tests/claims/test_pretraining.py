@@ -17,11 +17,10 @@ from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.pretrain import Recipe, captions, moco
 from driftline.curate.pretrain.captions import captioned
-from driftline.curate.pretrain.gather import ImageArray
 from driftline.curate.pretrain.moco import Moco
 from driftline.curate.pretrain.pool import Photo, Pool
 from driftline.curate.pretrain.small_clip import contrast
-from driftline.curate.pretrain.train import STATE, ProcessGroup, Training, pretrain
+from driftline.curate.pretrain.train import ProcessGroup, Training
 from driftline.pipelines.cli.pretrain import _of_stream
 from driftline.stream_builder.stream import Split, Step, Stream
 
@@ -107,28 +106,6 @@ class TestOwnKeysAreNoNegatives:
         assert masked.item() == pytest.approx(without.item(), rel=1e-5)
         first, second = (torch.autograd.grad(loss, q, retain_graph=True)[0] for loss in (masked, without))
         assert torch.allclose(first, second, atol=1e-6)
-
-    def test_whose_keys_they_are_outlives_an_interruption(self, tmp_path, monkeypatch):
-        pictures = ImageArray(images(24), {}, "noise")
-        monkeypatch.setattr(
-            "driftline.curate.pretrain.train._finish", lambda out, moco, facts: kept.append(facts["loss"])
-        )
-        kept: list[list[float]] = []
-        pretrain(pictures, TINY, tmp_path / "whole", device="cpu")
-        plain = Training.epoch
-
-        def dies(self: Any, number: int, tick: Any) -> float:
-            if number == 1:
-                raise KeyboardInterrupt
-            return plain(self, number, tick)
-
-        monkeypatch.setattr(Training, "epoch", dies)
-        with pytest.raises(KeyboardInterrupt):
-            pretrain(pictures, TINY, tmp_path / "cut", device="cpu")
-        assert (tmp_path / "cut" / STATE).is_file()
-        monkeypatch.setattr(Training, "epoch", plain)
-        pretrain(pictures, TINY, tmp_path / "cut", device="cpu")
-        assert kept[0] == kept[1]
 
     def test_a_queue_of_own_keys_only_is_refused(self) -> None:
         with pytest.raises(BadConfig, match="queue is 1.*at least 2 keys: an image's own key is no negative"):

@@ -84,11 +84,6 @@ def test_values_computed_by_hand() -> None:
     assert krippendorff_alpha(answers) == pytest.approx(1 - 2 / (6 / 3))
 
 
-def test_all_agree() -> None:
-    answers = Answers(np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1]))
-    assert (pairwise(answers), fleiss_kappa(answers), krippendorff_alpha(answers)) == (1, 1, 1)
-
-
 def test_a_worker_who_always_gives_one_label_is_visible() -> None:
     answers, _ = simulated(5, items=60, workers=4)
     lazy = Answers(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -21,7 +20,7 @@ from driftline.curate.encoders import EncoderSpec
 from driftline.curate.encoders.network import MEAN, STD
 from driftline.curate.pretrain import RECIPES, Recipe
 from driftline.curate.pretrain.gather import ImageArray, gather
-from driftline.curate.pretrain.moco import Moco, info_nce
+from driftline.curate.pretrain.moco import Moco
 from driftline.curate.pretrain.probe import Probe, vote
 from driftline.curate.pretrain.train import STATE, WEIGHTS, ProcessGroup, Training, pretrain
 from driftline.curate.pretrain.views import (
@@ -111,16 +110,6 @@ class TestViews:
 
 
 class TestMoco:
-    def test_the_loss_equals_its_definition(self) -> None:
-        q, k, queue = (torch.nn.functional.normalize(torch.randn(n, 8), dim=1) for n in (5, 5, 11))
-        slow = []
-        for i in range(5):
-            positive = torch.exp(q[i] @ k[i] / 0.2)
-            slow.append(-torch.log(positive / (positive + sum(torch.exp(q[i] @ row / 0.2) for row in queue))))
-        assert float(info_nce(q, k, queue, 0.2, torch.zeros(5, 11, dtype=torch.bool))) == pytest.approx(
-            float(torch.stack(slow).mean()), rel=1e-5
-        )
-
     def test_the_key_encoder_is_a_moving_average_without_gradients(self) -> None:
         moco = Moco.new(TINY, 32, 0, "cpu")
         work = Training(TINY, moco, photos(), "cpu", ProcessGroup(), 0)
@@ -282,11 +271,3 @@ class TestGather:
 def test_the_vote_is_that_of_the_nearest_images() -> None:
     known = np.eye(3, dtype=np.float32)
     assert vote(known, np.array([0, 1, 2]), known[[2, 0]]).tolist() == [2, 0]
-
-
-def test_an_image_is_resized_and_cropped() -> None:
-    from driftline.curate.pretrain.gather import fit_image
-
-    file = io.BytesIO()
-    Image.new("L", (50, 30), 7).save(file, "PNG")
-    assert fit_image(file.getvalue(), 20).shape == (20, 20, 3)

@@ -90,13 +90,6 @@ def test_too_few_images_are_an_error_unless_fewer_is_set() -> None:
         assert Counter(r["concept"] for r in without if r["bucket"] == 2) == {"background": 10}
 
 
-def test_splits_are_stratified() -> None:
-    rows = accepted(10)
-    sides = split_sides(rows, split_groups(rows), 0.3, 0, 0)
-    tests = Counter((r["bucket"], r["concept"]) for r, s in zip(rows, sides, strict=True) if s == "test")
-    assert set(tests.values()) == {3}
-
-
 @pytest.mark.parametrize("what", ["seeds", "numbers"])
 def test_splits_of_other_seeds_and_numbers_are_independent(what: str) -> None:
     """Uploaders of one photo, in a world of heavy ones; equally likely in a bucket and class. An uploader of a third of

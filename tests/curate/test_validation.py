@@ -95,10 +95,6 @@ class TestBatch:
 
         across_seeds(first_half, [id_ for id_, _, _ in asked])
 
-    @pytest.mark.parametrize(("platform", "usd"), [("mturk", 1.80), ("prolific", 1.60), ("turkle", 1.20)])
-    def test_the_estimate_includes_the_fee_of_the_platform(self, tmp_path: Path, platform: str, usd: float) -> None:
-        assert self.write(tmp_path, platform=platform)["estimate_usd"] == usd  # 20 images × 3 workers × $0.02
-
     def test_the_page_has_plain_inputs_and_escapes_text(self) -> None:
         hostile = Concept(name="x", prompts=("x",), option='<script>alert(1)</script> "${env}"')
         page = question_page([*CONCEPTS, hostile])
@@ -135,9 +131,6 @@ class TestBatch:
         assert facts["items"][item] == "p3"
         for name in ("batch.csv", "page.html"):
             assert "gold" not in (tmp_path / name).read_text()
-
-    def test_the_batch_records_the_hourly_wage(self, tmp_path: Path) -> None:
-        assert self.write(tmp_path)["usd_an_hour"] == 8.0  # $0.02 for 9 seconds
 
     def test_examples_are_shown_below_the_option(self) -> None:
         page = question_page(
@@ -434,15 +427,6 @@ class TestWeightedVerdicts:
         assert verdict(given, "bus", rules, {yes: 0.8, no: 0.2}) == "unsure"
         assert verdict(given, "bus", rules, {yes: 0.3, no: 0.7}) == "wrong_concept"
         assert verdict(given, "bus", rules, {yes: 0.95, no: 0.05}) == "kept"
-
-    def test_agreement_has_a_row_for_each_worker(self) -> None:
-        _, answers = self.many()
-        report = agreement(answers)
-        assert report["answers"] == 120
-        assert report["fleiss_kappa"] < report["pairwise"] < 1
-        by = {row["worker"]: row for row in report["workers"]}
-        assert by["ann"]["agreement"] > by["eve"]["agreement"], "with the others, among whom one gives one label"
-        assert agreement(self.answers([])) == {"answers": 0}
 
 
 class TestAnswersInXml:
