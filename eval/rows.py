@@ -201,16 +201,13 @@ def last_changes(rows: Sequence[Row], step: Callable[[Row], int | None]) -> dict
         former = tests.get(before, {})
         shared = [(former[j].answers, row.answers, row) for j, row in tests[i].items() if j in former]
         same = all(a is not None and b is not None and _alike(a, b) for a, b, _ in shared)
-        same = same and sum(_telling(row) for *_, row in shared) >= EVIDENCE
+        telling = 0  # answers that are wrong or, if that is more, have a confidence between 0 and 1
+        for _, answers, row in shared:
+            sure = None if answers is None else answers.confidence
+            telling += max(row.n - row.n_correct, 0 if sure is None else int(((sure > 0) & (sure < 1)).sum()))
+        same = same and telling >= EVIDENCE
         changes[i], before = changes[before] if same else i, i
     return changes
-
-
-def _telling(row: Row) -> int:
-    """How many answers of a test are wrong or, if that is more, have a confidence between 0 and 1."""
-    confidence = None if row.answers is None else row.answers.confidence
-    unsure = 0 if confidence is None else int(((confidence > 0) & (confidence < 1)).sum())
-    return max(row.n - row.n_correct, unsure)
 
 
 def _alike(a: Answers, b: Answers) -> bool:

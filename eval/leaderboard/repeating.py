@@ -70,8 +70,11 @@ def _texts(value: Any) -> Iterator[str]:
 def repeat(run: Run, stream: Stream) -> dict[str, Any]:
     """Run one run of a submission again. Returns "differs": how, or ""; "because": why it could not be run here, or "";
     "share" of its answers that differ."""
-    if str(run.about["settings"].get("device", "cpu")).startswith("cuda") and not _has_cuda():
-        return {"differs": "", "because": "it ran on cuda, which is not here", "share": 0.0}
+    if str(run.about["settings"].get("device", "cpu")).startswith("cuda"):
+        import torch
+
+        if not torch.cuda.is_available():
+            return {"differs": "", "because": "it ran on cuda, which is not here", "share": 0.0}
     try:
         differs, share = compared(run, stream)
     except MemoryError:
@@ -121,9 +124,3 @@ def _again(run: Run, stream: Stream) -> Run:
 
 def _json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=list)
-
-
-def _has_cuda() -> bool:
-    import torch
-
-    return torch.cuda.is_available()

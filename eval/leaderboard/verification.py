@@ -6,8 +6,7 @@ from __future__ import annotations
 import hashlib
 import math
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -102,16 +101,9 @@ def verify(
     IntegrityError for a member whose hash is not the manifest's.
     """
     given = {stream.sha256: stream for stream in map(Stream.load, streams)}
-    with _modules_closed():
-        return _verified(path, given, again, public_value, elsewhere)
-
-
-@contextmanager
-def _modules_closed() -> Iterator[None]:
-    """Meanwhile no setting can name a Python module that is not registered."""
-    before, Registry.by_path = Registry.by_path, False
+    before, Registry.by_path = Registry.by_path, False  # no setting can name a Python module that is not registered
     try:
-        yield
+        return _verified(path, given, again, public_value, elsewhere)
     finally:
         Registry.by_path = before
 
@@ -146,17 +138,8 @@ def _verified(
     not_again = [run | {"because": run["because"] or "it was not drawn"} for run in left if run["run"] not in tried]
     unverified = [run | {"because": run["unverified"]} for run in left if run["unverified"] and run["run"] not in tried]
     code = [run["digest"] for run in left if run["code"]]
-    return Verdict(
-        examination["name"],
-        examination["documents"],
-        done,
-        not_again,
-        unverified,
-        problems,
-        code=code,
-        sha256=sha256,
-        public_value=public_value,
-    )
+    name, documents = examination["name"], examination["documents"]
+    return Verdict(name, documents, done, not_again, unverified, problems, code, sha256, public_value)
 
 
 def drawn(sha256: str, public_value: str, runs: int) -> list[int]:

@@ -92,11 +92,17 @@ def aged(
     Raises MissingFile, BadInput and BadConfig.
     """
     costs = _costs(cost_error, cost_retrain)
-    end = None if until is None else _moment(until)
+    try:
+        end = None if until is None else last_second(seconds_of(until), precision_of(until))
+    except (ValueError, OverflowError):
+        raise BadInput(f"--until is {until!r}.", "Expected a date, such as 2026-07-01.") from None
     log = read_log(several(log), columns, several(labels), end)
     stated = {} if versions is None else read_versions(versions)
     cut = periods_of(log.time, _unit(log) if period == "auto" else period)
-    dates = {v: _trained(log, stated, v) for v in np.flatnonzero(np.bincount(log.version)).tolist()}
+    dates = {}  # of training, else of the first prediction
+    for v in np.flatnonzero(np.bincount(log.version)).tolist():
+        date = stated.get(log.versions[v], Version("")).trained_to
+        dates[v] = int(log.time[log.version == v].min()) if date is None else date
     order = sorted(dates, key=lambda v: (dates[v], log.versions[v]))  # others have no row that counts
     place = np.zeros(len(log.versions), np.int32)
     place[order] = np.arange(len(order))
@@ -147,13 +153,6 @@ def _costs(error: float | None, retrain: float | None) -> tuple[float, float] | 
     return error, retrain
 
 
-def _moment(until: str | int) -> int:
-    try:
-        return last_second(seconds_of(until), precision_of(until))
-    except (ValueError, OverflowError):
-        raise BadInput(f"--until is {until!r}.", "Expected a date, such as 2026-07-01.") from None
-
-
 def _unit(log: Log) -> str:
     """The longest of which the log has four; years only where cells with enough labels are fewer than half of the
     months between the first label and the last."""
@@ -166,12 +165,6 @@ def _unit(log: Log) -> str:
     month = months.number(log.time[there])
     counts = np.bincount(log.version[there] * len(months) + month)
     return units[int(2 * (counts >= LEAST).sum() > np.ptp(month))]
-
-
-def _trained(log: Log, stated: Mapping[str, Version], version: int) -> int:
-    """The date of training, else of the first prediction."""
-    date = stated.get(log.versions[version], Version("")).trained_to
-    return int(log.time[log.version == version].min()) if date is None else date
 
 
 def _counts(log: Log, cells: Cells) -> dict[str, int]:

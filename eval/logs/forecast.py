@@ -93,7 +93,8 @@ def advice(
     it saves in one period: errors of so many predictions [alpha = c / (e N), Regol et al. 2025, eq. 3]."""
     if not ahead:
         return Advice(None, None, None, "Nothing can be forecast, and so nothing is advised.")
-    young = _young(cells)
+    use = np.flatnonzero(cells.usable)
+    young = use[cells.lag[use] == cells.lag[use].min()]  # of the youngest age that any version was tested at
     if stale is None or not stale.shown:
         because = (
             f"Whether training again helps is not known: no older version is shown behind a newer one in one {unit}."
@@ -141,9 +142,3 @@ def _gain(cells: Cells, fit: Line, trained: Sequence[int], young: Ints, newest: 
     spread = max(float(rest @ rest) / free, labels) * far
     half = half_of([(of_newest, math.inf), (float(of_labels(cells)[young].mean()) / m, math.inf), (spread, free)])
     return Band.around(start - newest.value, half)
-
-
-def _young(cells: Cells) -> Ints:
-    """Places of the usable cells of the youngest age that any version was tested at."""
-    use = np.flatnonzero(cells.usable)
-    return use[cells.lag[use] == cells.lag[use].min()]

@@ -97,7 +97,7 @@ def lines(
     the name whose colour its dashed line has."""
     bands, levels, dates, order = bands or {}, levels or {}, dates or {}, list(series)
     looks = [order.index(like[name]) + len(COLOURS) if like and name in like else i for i, name in enumerate(order)]
-    of, what, show = (_percent, "per cent", _tenths) if share else (_as_is, y_name or "value", number)
+    of, what, show = (_percent, "per cent", _tenths) if share else (short, y_name or "value", number)
     shown = {name: f"{cut(name)}  {show(y[-1]) if len(y) else ''}".rstrip() for name, (_, y) in series.items()}
     xs = sorted({v for x, _ in series.values() for v in x}) or [0.0]
     summary = "; ".join(f"{name} ends at {show(y[-1])}" for name, (_, y) in series.items() if len(y))
@@ -215,21 +215,17 @@ def labels_of(dots: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     return labels
 
 
-def short(value: float) -> float:
+def short(value: float | None) -> float | None:
     """To five digits: what a reader of a chart may see.
 
     >>> short(1234567.0), short(0.123456)
     (1234600.0, 0.12346)
     """
-    return float(f"{value:.5g}")
+    return None if value is None else float(f"{value:.5g}")
 
 
 def _tenths(share: float) -> str:
     return f"{100 * share:.1f}"
-
-
-def _as_is(value: float | None) -> float | None:
-    return None if value is None else short(value)
 
 
 def _percent(share: float | None) -> float | None:

@@ -180,14 +180,10 @@ def drawn(
     look |= {} if joined else {"stroke_opacity": 0}
     inside.append(tag("polyline", points=corners(path), fill="none", data_row=row, **look))
     if dots or not joined or len(path) == 1 or frame.sheet.inches:
-        inside += [marker(i, x, y, frame.sheet) for x, y in _marked(path, i, frame.sheet, every=dots or not joined)]
+        every = dots or not joined or not frame.sheet.inches  # else some, at other places than those of its neighbours
+        step = 1 if every else -(-len(path) // MARKED) or 1
+        inside += [marker(i, x, y, frame.sheet) for x, y in path[i % step :: step]]
     return tag("g", *inside, class_="series", data_n=name)
-
-
-def _marked(path: Path, i: int, sheet: Sheet, every: bool) -> Path:
-    """Points with a marker: on paper some of a long line, at other places than those of its neighbours."""
-    step = 1 if every or not sheet.inches else -(-len(path) // MARKED)
-    return path[i % step :: step] if len(path) else path
 
 
 def marker(i: int, x: float, y: float, sheet: Sheet) -> str:

@@ -17,7 +17,6 @@ import numpy as np
 from markupsafe import Markup
 
 from driftline.eval.reporting.ageing import retrained, together
-from driftline.eval.reporting.compared import of_part
 from driftline.eval.reporting.first_by_rank import (
     Part,
     Result,
@@ -40,7 +39,6 @@ from driftline.eval.reporting.text import (
     seconds_text,
     span,
 )
-from driftline.eval.scoring.ageing import Ageing
 from driftline.eval.scoring.bands import Band
 from driftline.eval.scoring.net import Net, holm_named
 from driftline.eval.scoring.ranking import bound, rival
@@ -79,19 +77,26 @@ def answer(part: Part) -> Answer | None:
     if not part["results"]:
         return None
     page = page_of(part)
-    names = {r["place"]: r["label"] for r in part["results"]}
-    old = of_part(part.get("old", ()), names) if part.get("ageing") and page.ages else None
+    old = part.get("when_old") if part.get("ageing") and page.ages else None
     lead = page.lead(part)
     below = None if lead else below_all(part)
     old = None if below else old
     if lead:
-        headline, key = _led(lead, part), lead.sentence
+        headline, key = "No learner is above answers that see no sample", lead.sentence
+        if lead.above:
+            verb, of = "is" if len(lead.above) == 1 else "are", counted(len(competitors(part["results"])), "learner")
+            headline = f"{len(lead.above)} of {of} {verb} above answers that see no sample"
     elif below:
         headline, key = below
     elif old:
         headline, key = _aged(part, old)
     elif part.get("ageing") and page.ages:
-        headline, key = "How models age cannot be told", Markup(_one_age(part))
+        why = "Every model was tested at one age only, or no two on the same samples."
+        if any(len(r["aged"].curve.age) > 1 for r in part["results"] if r.get("aged")):
+            why = (
+                "No learner was retrained and tested at several ages on the same samples: there is nothing to compare."
+            )
+        headline, key = "How models age cannot be told", Markup(why)
     else:
         headline, key = ranked(part)
     takeaways = [_first_when_old(part, old), _harder(part), _frozen(part), _half_life(part, old)] if old else []
@@ -125,7 +130,7 @@ def _aged(part: Part, old: Mapping[str, Any]) -> tuple[str, Markup]:
             counted(old["samples"], "test sample"), chance
         )
     nets = [net for r in group if (net := r.get("net")) is not None and net.points_per_year is not None]
-    fall, who = range_of([_loss(r) for r in group], 1), listed([name_of(r) for r in group])
+    fall, who = range_of([float(r["aged"].curve.loss.value) for r in group], 1), listed([name_of(r) for r in group])
     behind = Markup("{} points a {} behind newer models of the same method").format(fall, one_of(unit))
     several = len(group) > 1
     if not nets:
@@ -168,19 +173,8 @@ def _draws(nets: Sequence[Net]) -> str:
     return f"{fewest} draws" if fewest >= wanted else f"{fewest} of {wanted} draws"
 
 
-def _loss(r: Result) -> float:
-    return float(r["aged"].curve.loss.value)
-
-
 def _above_zero(band: Band) -> bool:
     return bool(float(band.low) > 0)
-
-
-def _one_age(part: Part) -> str:
-    aged = [r["aged"] for r in part["results"] if r.get("aged")]
-    if any(len(one.curve.age) > 1 for one in aged):
-        return "No learner was retrained and tested at several ages on the same samples: there is nothing to compare."
-    return "Every model was tested at one age only, or no two on the same samples."
 
 
 def _first_when_old(part: Part, old: Mapping[str, Any]) -> Markup:
@@ -221,26 +215,20 @@ def _harder(part: Part) -> Markup | None:
 
 def _frozen(part: Part) -> Markup | None:
     """What never being retrained costs, on the last test period."""
-    frozen = [r for r in part["results"] if r.get("aged") and _never(r)]
+    frozen = [r for r in part["results"] if r.get("aged") and r["matrix"] and not retrained(r["aged"])
+              and not r.get("standing") and rival(r)]  # fmt: skip
     shown = dict(together(part))
     newest = [r for r in part["results"] if r["label"] in shown and rival(r) and r["matrix"]]
     if not frozen or not newest:
         return None
     levels = [np.array(r["matrix"], float)[0, -1] for r in frozen]
-    fresh = [_last(r["aged"], r["matrix"]) for r in newest]
+    fresh = [  # of the newest model, on the last test
+        float(np.diagonal(np.array(r["matrix"], float), int(r["aged"].lags[r["aged"].base]))[-1]) for r in newest
+    ]
     if np.isnan([*levels, *fresh]).any():
         return None
     text = Markup("{}, never retrained: {} % on the last period, where newly trained models reach {} %.")
     return text.format(listed([name_of(r) for r in frozen]), range_of(levels, 1), range_of(fresh, 1))
-
-
-def _never(r: Result) -> bool:
-    return bool(r["matrix"]) and not retrained(r["aged"]) and not r.get("standing") and rival(r)
-
-
-def _last(aged: Ageing, matrix: Any) -> float:
-    """Accuracy of the newest model on the last test."""
-    return float(np.diagonal(np.array(matrix, float), int(aged.lags[aged.base]))[-1])
 
 
 def _half_life(part: Part, old: Mapping[str, Any]) -> Markup | None:
@@ -251,17 +239,6 @@ def _half_life(part: Part, old: Mapping[str, Any]) -> Markup | None:
     value, within_ends = half_life_text(r["aged"].half_life, part["ageing"]["unit"])
     text = Markup("Half of what {} knows above a constant answer is gone after {} ({}).")
     return text.format(name_of(r), value, within_ends) if not value.startswith("not") else None
-
-
-# ---- by rank ------------------------------------------------------------------------------------------------
-
-
-def _led(lead: Lead, part: Part) -> str:
-    """The headline above a protocol's own key sentence."""
-    if not lead.above:
-        return "No learner is above answers that see no sample"
-    verb, of = "is" if len(lead.above) == 1 else "are", counted(len(competitors(part["results"])), "learner")
-    return f"{len(lead.above)} of {of} {verb} above answers that see no sample"
 
 
 # ---- what follows -----------------------------------------------------------------------------------------------
@@ -308,8 +285,7 @@ def _may(part: Part, old: Mapping[str, Any] | None, lead: Lead | None, below: bo
         if len(group) == 1 and old["ties"]:
             may.append(Markup("that {} is the most accurate when {} old").format(name_of(group[0]), time))
     if not old and not lead and not below:
-        names = {r["place"]: r["label"] for r in part["results"]}
-        tested = of_part(part.get("compared", ()), names)
+        tested = part.get("tested")
         if tested and tested["ties"] and len(tested["ties"]) > 1:
             may.append(Markup("that learners without a common letter in the table differ"))
     if lead and lead.above:

@@ -25,7 +25,11 @@ def facts_of(runs: Sequence[Run], document: Document, clusters: Array | None) ->
     """Each group of comparable results that can be tested: positions of its learners in the document's results
     (`members`), their scores with intervals (`score`), which do not differ (`ties`), and the p of every pair."""
     per_group, runs_of = [], groups(runs)
-    for members in _rivals(document):
+    position = {id(result): i for i, result in enumerate(document["results"])}
+    for group in comparable(document):
+        members = sorted(position[id(r)] for r in group if rival(r))
+        if len(members) < 2:
+            continue
         with np.errstate(divide="ignore", invalid="ignore"):  # a replicate may draw none of a small test's samples
             one = compare([runs_of[i] for i in members], clusters)
         if one is None:
@@ -43,13 +47,6 @@ def facts_of(runs: Sequence[Run], document: Document, clusters: Array | None) ->
         ties = [[members[i] for i in tie] for tie in one.ties]
         per_group.append({"members": members, "score": one.score, "ties": ties, "pairs": pairs})
     return per_group
-
-
-def _rivals(document: Document) -> list[list[int]]:
-    """Positions of the rivals of each group of comparable results that has two at least."""
-    position = {id(result): i for i, result in enumerate(document["results"])}
-    found = [sorted(position[id(r)] for r in group if rival(r)) for group in comparable(document)]
-    return [members for members in found if len(members) > 1]
 
 
 def old_of(
@@ -96,21 +93,15 @@ def letters(document: Document) -> dict[int, str]:
     return letters_of
 
 
-def of_part(facts: Sequence[Mapping[str, Any]], names: Mapping[int, str]) -> Mapping[str, Any] | None:
-    """The entry of `facts_of` or `old_of` of a group of results. names: of the group, by position in the document."""
-    return next((one for one in facts if {*one["members"]} <= names.keys()), None)
-
-
 def scores_of_members(group: Mapping[str, Any] | None) -> dict[int, Band]:
     """Position of a result → its primary score with the interval over seeds and test samples."""
     return {} if group is None else {i: group["score"][k] for k, i in enumerate(group["members"])}
 
 
-def tests_of_pairs(document: Document, names: Mapping[int, str]) -> list[list[Any]]:
+def tests_of_pairs(part: Document) -> list[list[Any]]:
     """For each pair that was tested: both names, the difference and the ends of its interval in points, p, and p of
-    the exact test sample by sample; the page's script writes the sentence. names: of the results of one group, by
-    position."""
-    group = of_part(document.get("compared", ()), names)
+    the exact test sample by sample; the page's script writes the sentence."""
+    group, names = part.get("tested"), {r["place"]: r["label"] for r in part["results"]}
     if group is None or len(group["members"]) > MOST:
         return []
     return [

@@ -38,7 +38,13 @@ def shown(
     seeing = [r for r in results if r.get("standing") != "blind"] or results  # chance would flatten the colours
     cells = [cell for r in seeing for row in r["matrix"] or [] for cell in row if cell is not None]
     measures = dict.fromkeys(name for r in results for name in r.get("measures", ()))
-    ties, names = letters(part), {r["place"]: r["label"] for r in results}
+    ties = letters(part)
+    about, lacks = part.get("ageing") or {}, []  # what could be shown if the rows had it
+    if any(r["matrix"] for r in results):
+        if not about:
+            lacks = ["No model was tested after its training, or no outcomes were read: there are no ageing curves."]
+        elif not about["dates"]:
+            lacks = ["No dates: ages are in steps."]
     part = {**part, "names": names_of(part, stream), "ends": [] if stream is None else _ends(stream)}
     full = {
         **part,
@@ -58,7 +64,7 @@ def shown(
         "note": " ".join(filter(None, [page.note(part), results[0].get("label_time")])) if results else "",
         "scale": _scale(results),
         "span": (min(cells), max(cells)) if cells else (0.0, 1.0),
-        "lacks": _lacks(part),
+        "lacks": " ".join([*lacks, *part.get("unread", ())]),
     }
     aged = page.ages and any(r.get("aged") for r in results)
     full["answer"] = answer(full)
@@ -70,10 +76,10 @@ def shown(
     full["seen_section"] = seen.section(full) if full.get("seen") and results else None
     full["calibrated"] = confidence.section(full)
     full["by_class"] = ageing.by_class(full) if aged else None
-    lost = next((one for one in part.get("lost", ()) if {*one["members"]} <= names.keys()), None)
+    lost = part.get("losses")
     full["samples"] = samples.section(lost, stream, thumbnails, traces) if lost else None
     full["cost"] = _cost(full) if results else None
-    full["pair"] = _pair(full, tests_of_pairs(part, names))
+    full["pair"] = _pair(full, tests_of_pairs(part))
     with_matrix = [r for r in full["results"] if r["matrix"]]
     full["matrices"], full["more_matrices"] = with_matrix[:MATRICES], len(with_matrix[MATRICES:])
     return full
@@ -129,37 +135,21 @@ def _recall_table(part: Document) -> Markup | None:
 def names_of(document: Document, stream: Stream | None) -> list[str]:
     """Of the steps, as `step_names` has them; with † behind those that are newer than what the encoder may have
     seen."""
-    names = _plain_names(document, stream)
-    newer = (document.get("seen") or {}).get("newer", ())
-    return [f"{name} †" if new else name for name, new in zip(names, newer, strict=True)] if newer else names
-
-
-def _plain_names(document: Document, stream: Stream | None) -> list[str]:
+    newer, about = (document.get("seen") or {}).get("newer", ()), document.get("ageing") or {}
     if stream is not None:
-        return named_steps(stream)
-    about = document.get("ageing") or {}
-    if names := list(about.get("names", ())):
-        return step_names(names, about.get("dates", ()))
-    dated = len((document.get("seen") or {}).get("newer", ()))
-    return list(map(str, range(max((len(r["matrix"]) for r in document["results"] if r["matrix"]), default=dated))))
+        names = named_steps(stream)
+    elif about.get("names"):
+        names = step_names(about["names"], about.get("dates", ()))
+    else:
+        matrices = [r["matrix"] for r in document["results"] if r["matrix"]]
+        names = list(map(str, range(max(map(len, matrices), default=len(newer)))))
+    return [f"{name} †" if new else name for name, new in zip(names, newer, strict=True)] if newer else names
 
 
 def _ends(stream: Stream) -> list[int]:
     """Training samples up to the end of each step; [] where a step has none."""
     sizes = [len(step.splits["train"]) if "train" in step.splits else 0 for step in stream.steps]
     return list(accumulate(sizes)) if all(sizes) else []
-
-
-def _lacks(document: Document) -> str:
-    """What could be shown if the rows had it."""
-    results, about = document["results"], document.get("ageing") or {}
-    matrix = next((r["matrix"] for r in results if r["matrix"]), None)
-    lacks = []
-    if matrix is not None and not about:
-        lacks.append("No model was tested after its training, or no outcomes were read: there are no ageing curves.")
-    if matrix is not None and about and not about["dates"]:
-        lacks.append("No dates: ages are in steps.")
-    return " ".join([*lacks, *document.get("unread", ())])
 
 
 def _seeds(results: Sequence[Mapping[str, Any]]) -> str:

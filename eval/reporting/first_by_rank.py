@@ -8,7 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from driftline.eval.protocol import MAJORITY, Score, primary_of
-from driftline.eval.reporting.compared import of_part, scores_of_members
+from driftline.eval.reporting.compared import scores_of_members
 from driftline.eval.reporting.markup import render
 from driftline.eval.reporting.text import counted, listed, value_text, within
 from driftline.eval.scoring import ranking
@@ -55,8 +55,7 @@ def ranked(part: Part) -> tuple[str, Markup]:
     results = competitors(part["results"])
     if not results or not (best := ranking.best(score, results)):
         return f"No learner can be ranked by {score.label}", Markup("None reached it with all of the most seeds.")
-    names = {r["place"]: r["label"] for r in part["results"]}
-    group = of_part(part.get("compared", ()), names)
+    group = part.get("tested")
     bands, by_place = scores_of_members(group), labelled(part)
     tie = [by_place[i] for i in group["ties"][0]] if group and group["ties"] else []
     first = [r for r in tie if any(r is other for other in results)] or best
@@ -89,9 +88,14 @@ def below_all(part: Part) -> tuple[str, Markup] | None:
     score: Score = part["primary"] or primary_of(part)
     top, results = _floor(part), competitors(part["results"])
     best = ranking.best(score, results)
-    names = {r["place"]: r["label"] for r in part["results"]}
-    bands = scores_of_members(of_part(part.get("compared", ()), names))
-    if top is None or not best or _beats(score, best[0], top[1], bands):
+    bands = scores_of_members(part.get("tested"))
+    if top is None or not best:
+        return None
+    half = (best[0].get("ci95_samples") or {}).get(score.name) or 0.0
+    least = score.gain(mean_of(score, best[0])) - half  # by its mean, where no interval is known
+    if best[0]["place"] in bands and score.higher_is_better:
+        least = float(bands[best[0]["place"]].low)
+    if least > score.gain(top[1]):
         return None
     text = Markup("{} reaches {}; the best of {} that see samples, {}, reaches {}, which is not above it.")
     values = (_upper(top[0]), _shown(score, top[1]), counted(len(results), "learner"), name_of(best[0]))
@@ -112,12 +116,3 @@ def _value(score: Score, r: Result, bands: Mapping[int, Band]) -> str:
         value, _, rest = within(bands[r["place"]]).partition(" ")
         return f"{value} % {rest}".rstrip()
     return _shown(score, mean_of(score, r))
-
-
-def _beats(score: Score, r: Result, floor: float, bands: Mapping[int, Band]) -> bool:
-    """Whether a result is above a floor beyond its interval; by its mean, if that is not known."""
-    mean = mean_of(score, r)
-    if r["place"] in bands and score.higher_is_better:
-        return bool(float(bands[r["place"]].low) > floor)
-    half = (r.get("ci95_samples") or {}).get(score.name) or 0.0
-    return score.gain(mean) - half > score.gain(floor)

@@ -85,18 +85,13 @@ def pages(
     files: dict[str, str] = {}
     for name in dict.fromkeys(d["protocol"] for d in documents):
         own, after = [d for d in documents if d["protocol"] == name], [across[name]] if name in across else []
-        content = {"text": _paragraphs(name), "documents": own, "after": after, "single": single}
+        about = inspect.cleandoc(PROTOCOLS[name].__doc__ or "") if name in PROTOCOLS else ""
+        text = [" ".join(part.split()) for part in about.split("\n\n") if part]
+        content = {"text": text, "documents": own, "after": after, "single": single}
         files[protocol_page(name)] = page("protocol", name, content)
     for about in {d["stream"]["page"]: d["stream"] for d in plain}.values():
         files[about["page"]] = page("stream", about["name"], _stream(about, plain, streams))
     return files
-
-
-def _paragraphs(protocol: str) -> list[str]:
-    """The docstring of a registered protocol; [] for others."""
-    if protocol not in PROTOCOLS:
-        return []
-    return [" ".join(part.split()) for part in inspect.cleandoc(PROTOCOLS[protocol].__doc__ or "").split("\n\n")]
 
 
 def _stream(about: Mapping[str, Any], documents: Documents, streams: Mapping[str, Stream]) -> dict[str, Any]:

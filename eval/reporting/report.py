@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -94,37 +93,28 @@ class _Part:
 
 
 def _document(part: _Part) -> tuple[set[str], dict[str, Any]]:
-    """The learners that have rows, and the document."""
-    with _no_collection():
-        return _made_of(part)
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Without Python's search for cycles, which goes through a million rows again and again and finds none."""
-    before = gc.isenabled()
+    """The learners that have rows, and the document. Without Python's search for cycles, which goes through a million
+    rows again and again and finds none."""
+    collects = gc.isenabled()
     gc.disable()
     try:
-        yield
+        unread: list[str] = []
+        if part.size > OUTCOMES:
+            runs = [row_files.load(folder) for folder in part.folders]
+            limit = f"more than the {OUTCOMES / 2**20:.0f} that a report reads"
+            unread = [f"The outcomes have {part.size / 2**20:,.0f} MiB, {limit}."]
+        elif part.folders:
+            runs, unread = outcomes.find(part.folders)
+        else:
+            runs = []
+        if len(unread) > NAMED:
+            unread = [*unread[:NAMED], f"So it is with {len(unread) - NAMED:,} more runs."]
+        roots = {folder.parent.parent for folder in part.folders}
+        document = document_of(runs, part.key, part.stream, part.few, read_control(roots, part.key[1], part.key[0]))
+        return {run.about["learner"] for run in runs}, document | ({"unread": unread} if unread else {})
     finally:
-        if before:
+        if collects:
             gc.enable()
-
-
-def _made_of(part: _Part) -> tuple[set[str], dict[str, Any]]:
-    """As `_document`."""
-    unread: list[str] = []
-    if part.size > OUTCOMES:
-        runs = [row_files.load(folder) for folder in part.folders]
-        limit = f"more than the {OUTCOMES / 2**20:.0f} that a report reads"
-        unread = [f"The outcomes have {part.size / 2**20:,.0f} MiB, {limit}."]
-    else:
-        runs, unread = outcomes.find(part.folders) if part.folders else ([], [])
-    if len(unread) > NAMED:
-        unread = [*unread[:NAMED], f"So it is with {len(unread) - NAMED:,} more runs."]
-    roots = {folder.parent.parent for folder in part.folders}
-    document = document_of(runs, part.key, part.stream, part.few, read_control(roots, part.key[1], part.key[0]))
-    return {run.about["learner"] for run in runs}, document | ({"unread": unread} if unread else {})
 
 
 def _plain(stream: Stream | None, travels: bool) -> Stream | None:
@@ -243,7 +233,11 @@ def write(
     for d in full:
         d["home"] = f"{'index.html' if single else d['page']}#{d['id']}"
     lead = None if opening else max(full, key=_leading, default=None)
-    across = _across(plain)
+    across: dict[str, Section] = {}
+    for name in dict.fromkeys(d["protocol"] for d in plain if d["results"]):
+        of_protocol = [d for d in plain if d["protocol"] == name and d["results"]]
+        if section := page_of(of_protocol[0]).across(of_protocol):
+            across[name] = section
     whole = overview(plain)
     sections = [Section("overview", "All protocols and streams", whole)] if whole else []
     if text := versions.section(plain):
@@ -282,13 +276,3 @@ def answer_of(documents: Sequence[Document]) -> dict[str, Any]:
     every = [part for document in pages.linked(documents) for part in parts(document) if part["results"]]
     found = shown(max(every, key=_leading), None)["answer"] if every else None
     return found.texts() if found else {}
-
-
-def _across(documents: Sequence[Document]) -> dict[str, Section]:
-    """Protocol → its table over all streams, if it has one."""
-    sections = {}
-    for name in dict.fromkeys(d["protocol"] for d in documents if d["results"]):
-        of_protocol = [d for d in documents if d["protocol"] == name and d["results"]]
-        if section := page_of(of_protocol[0]).across(of_protocol):
-            sections[name] = section
-    return sections

@@ -18,7 +18,7 @@ from driftline.eval.rows import Run, groups
 from driftline.eval.scoring import ranking
 from driftline.eval.scoring.ranking import comparable, ranked
 from driftline.stream_builder.step import CALENDAR
-from driftline.stream_builder.stream import SPLITS, Split, Stream
+from driftline.stream_builder.stream import SPLITS, Stream
 
 SHOWN, PIXELS = 12, 116
 Thumbnails = Callable[[Sequence[str]], Mapping[str, bytes]]  # ids → JPEG of those that have a picture
@@ -167,20 +167,15 @@ def _about(stream: Stream, positions: Sequence[int]) -> dict[int, dict[str, Any]
         for split in (step.splits[name] for name in SPLITS if name in step.splits):
             inside = [place for place in positions if start <= place < start + len(split)]
             for place in inside:
-                abouts[place] = _sample(split, place - start) | {"step": step.name}
+                at, day, image = place - start, "", None
+                if split.time is not None and CALENDAR[0] <= split.time[at] <= CALENDAR[1]:
+                    day = datetime.fromtimestamp(int(split.time[at]), UTC).strftime("%Y-%m-%d")
+                if len(getattr(split.x, "shape", ())) == 4 and split.x.shape[-1] == 3:
+                    pixels = np.asarray(split.x[np.array([at])])[0]
+                    image = pixels if pixels.dtype == np.uint8 else None
+                abouts[place] = {"id": str(split.ids[at]), "day": day, "image": image, "step": step.name}
             start += len(split)
     return abouts
-
-
-def _sample(split: Split, at: int) -> dict[str, Any]:
-    day = ""
-    if split.time is not None and CALENDAR[0] <= split.time[at] <= CALENDAR[1]:
-        day = datetime.fromtimestamp(int(split.time[at]), UTC).strftime("%Y-%m-%d")
-    image = None
-    if len(getattr(split.x, "shape", ())) == 4 and split.x.shape[-1] == 3:
-        pixels = np.asarray(split.x[np.array([at])])[0]
-        image = pixels if pixels.dtype == np.uint8 else None
-    return {"id": str(split.ids[at]), "day": day, "image": image}
 
 
 def _item(

@@ -154,18 +154,13 @@ def _blind(stream: Stream) -> Figure | None:
     picture = lines(
         {"the same label again": (list(lags), list(values))}, "samples later", log=True, y_name="above chance"
     )
+    curve = blind_curve_of(stream)  # the suggested shift, too
     caption = (
         "How much more often than by chance the same label comes so many samples later; 100: always. Near 0: random "
         f"order. A line that begins high: a learner can score by repeating earlier labels. {stream.ties_text()} "
-        f"Labels alone: {_alone(stream)}"
+        f"Labels alone: {curve.best[0]:.1%} are right one sample later. {curve.text(curve.suggested)}"
     )
     return Figure("Label correlation", caption, picture)
-
-
-def _alone(stream: Stream) -> str:
-    """The blind classifier's accuracy and the suggested shift."""
-    curve = blind_curve_of(stream)
-    return f"{curve.best[0]:.1%} are right one sample later. {curve.text(curve.suggested)}"
 
 
 def _pictures(stream: Stream) -> Section | None:

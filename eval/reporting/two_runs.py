@@ -19,7 +19,7 @@ from driftline.eval.reporting.report import document_of, write
 from driftline.eval.reporting.text import ends, p_text, points
 from driftline.eval.rows import Run, groups
 from driftline.eval.scoring import ranking
-from driftline.eval.scoring.bands import Array, Band
+from driftline.eval.scoring.bands import Array
 from driftline.eval.scoring.comparing import ALPHA, compare
 from driftline.eval.scoring.ranking import bound, labels, mean_of
 from driftline.eval.scoring.significance import LEAST_SEEDS, holm
@@ -121,7 +121,8 @@ def _differences(
         whole = all(ranking.rank(score, one)[0] == 1 for one in (own, other))  # else the means are of other seeds
         apart = after - before if whole and before is not None and after is not None else None
         tested = compare([b, a], clusters) if whole else None
-        ends = [float("nan")] * 2 if tested is None else [float(end[0, 1]) for end in _ends(tested.difference)]
+        of = [] if tested is None else [tested.difference.low, tested.difference.high]
+        interval = [float(end[0, 1]) for end in of if np.isfinite(end[0, 1])]
         # The versions of a log are these trained models: no seed would make others.
         alone = tested is not None and about["protocol"] == OF_LOGS
         p = np.nan if tested is None else (tested.p_outcomes if alone else tested.p_score)[0, 1]
@@ -131,16 +132,12 @@ def _differences(
             "settings": {key: [own["settings"].get(key), other["settings"].get(key)] for key in keys},
             "seeds": [list(own["seeds"]), list(other["seeds"])],
             "left_out": list(left_out.get(name.partition(", ")[0], ())), "uploaders": about.get("uploaders", ""),
-            "difference": apart, "interval": ends if np.isfinite(ends).all() else None,
+            "difference": apart, "interval": interval or None,
         })  # fmt: skip
         rivals += [entries[-1]] if entries[-1]["p"] is not None and not bound(own) else []
     for entry, adjusted in zip(rivals, holm(np.array([entry["p"] for entry in rivals])).tolist(), strict=True):
         entry["p"] = adjusted
     return entries
-
-
-def _ends(band: Band) -> tuple[Array, Array]:
-    return band.low, band.high
 
 
 def _table(entries: Sequence[dict[str, Any]], paths: Sequence[Path]) -> str:

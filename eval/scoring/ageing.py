@@ -119,6 +119,10 @@ def _ageing(runs: Sequence[Run], draws: Draws) -> Ageing | None:
     twins = [pairs.twin[part] >= 0 for part in np.split(np.arange(len(pairs.age)), pairs.starts[1:])]
     of_lags = [age[both if both.any() else slice(None)] for age, both in zip(ages, twins, strict=True)]
     age = np.array([of_lag.mean() for of_lag in of_lags])
+    # Weights of samples move neither a test of one sample nor one whose answers are all right or all wrong.
+    right, samples = of.total().sum((1, 3)) / of.seeds  # which test the same samples
+    width = np.where(bands["r"].low == bands["r"].high, independent(right, samples), 0.0)
+    accuracy_on = Band(bands["r"].value, bands["r"].low - width, bands["r"].high + width).of_share()
     halves = half_lives(found["left"], age[base:], _tested_later(n.sum(-1)[None], pairs))
     halves_of = half_lives(found["left_of"], age[base:], _tested_later(n.T, pairs))
     return Ageing(
@@ -136,7 +140,7 @@ def _ageing(runs: Sequence[Run], draws: Draws) -> Ageing | None:
         curve=_curve(pairs, bands),
         model=pairs.model,
         tested=pairs.tested,
-        accuracy_on=_not_certain(bands["r"], of).of_share(),
+        accuracy_on=accuracy_on,
         slope=bands["slope"],
         half_life=halves[0],
         half_life_of=tuple(halves_of),
@@ -198,14 +202,6 @@ def _tested_later(n: Array, pairs: Pairs) -> npt.NDArray[np.bool_]:
     """n (L, M) samples → (L,) whether a model has tests at the base lag and later: a class may have neither."""
     first, own = pairs.first[pairs.later], np.arange(len(pairs.model))[pairs.later]
     return np.asarray(((n[:, own] > 0) & (n[:, first] > 0) & (first >= 0) & (first != own)).any(-1))
-
-
-def _not_certain(tests: Band, of: Sums) -> Band:
-    """The same, where no interval is a point: weights of samples move neither a test of one sample nor one whose
-    answers are all right or all wrong."""
-    right, n = of.total().sum((1, 3)) / of.seeds  # which test the same samples
-    half = np.where(tests.low == tests.high, independent(right, n), 0.0)
-    return Band(tests.value, tests.low - half, tests.high + half)
 
 
 def _chance(n: Array, constant: Ints) -> Array:

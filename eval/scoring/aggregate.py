@@ -12,6 +12,7 @@ import numpy.typing as npt
 from driftline.curate.core.errors import BadInput, BadPlugin, shortened
 from driftline.eval.experiment.code import ours
 from driftline.eval.experiment.settings import setting_names
+from driftline.eval.plain import plain
 from driftline.eval.protocol import MAJORITY, Protocol, Result, Score, primary_of, scores_of, stored_protocol
 from driftline.eval.rows import Row, Run, digest, groups
 from driftline.eval.scoring import published_values as published
@@ -44,6 +45,7 @@ def summary(
         instance = kind(**about["protocol_settings"])
         scored = [_score(instance, run) for run in group]
         tests = [instance.roles.decisive(run.rows) for run in group]
+        matrices = [result.matrix for result in scored if result.matrix is not None]
         results.append(
             {
                 "learner": about["learner"],
@@ -62,9 +64,9 @@ def summary(
                 **_of_classes(tests),
                 "references": _references(instance, tests, group),
                 "per_class": _mean_by_class([s.by_class for s in scored], classes),
-                "ci95": {name: _half_width([s.scores[name] for s in scored]) for name in scored[0].scores},
+                "ci95": {name: half_width([s.scores[name] for s in scored]) for name in scored[0].scores},
                 "ci95_samples": _over_samples(instance, group, draws, next(iter(scored[0].scores))),
-                "matrix": _mean_matrix([s.matrix for s in scored]),
+                "matrix": plain(np.mean(matrices, axis=0)) if matrices else None,
                 "curve": _mean_curve([s.curve for s in scored]),
                 **notes,
                 "stored_bytes": max(run.about["stored_bytes"] for run in group),
@@ -161,15 +163,13 @@ def _majority(protocol: Protocol, rows: Sequence[Row]) -> float | None:
     """None for a protocol without decisive tests, and where training labels or those of a test are not known."""
     if not rows or any(row.constant < 0 or not (row.class_n or row.answers) for row in rows):
         return None
-    right = np.array([_of_class(row, row.constant) for row in rows], np.float64)
+    right = np.zeros(len(rows))
+    for k, row in enumerate(rows):
+        if row.class_n:
+            right[k] = row.class_n[row.constant] if row.constant < len(row.class_n) else 0
+        elif row.answers is not None:
+            right[k] = np.count_nonzero(row.answers.label == row.constant)
     return float(protocol.roles.pooled(right, np.array([row.n for row in rows], np.float64)))
-
-
-def _of_class(row: Row, label: int) -> int:
-    """How many samples of a test have a label."""
-    if row.class_n:
-        return row.class_n[label] if label < len(row.class_n) else 0
-    return 0 if row.answers is None else int(np.count_nonzero(row.answers.label == label))
 
 
 def _of_classes(tests: Sequence[Sequence[Row]]) -> dict[str, Any]:
@@ -261,11 +261,6 @@ def _spread(values: Sequence[float | None]) -> dict[str, Any]:
     return {"mean": mean, "sd": sd, "values": list(values), **count}
 
 
-def _half_width(values: Sequence[float | None]) -> float | None:
-    numbers = [value for value in values if value is not None]
-    return half_width(numbers) if len(numbers) == len(values) else None
-
-
 def _mean_curve(curves: Sequence[Any]) -> dict[str, list[float]] | None:
     """Means over seeds. A curve that is shorter than another seed's keeps its last place and value, so that the mean
     ends where the runs end."""
@@ -276,10 +271,3 @@ def _mean_curve(curves: Sequence[Any]) -> dict[str, list[float]] | None:
         key: [[*c[key], *[c[key][-1]] * (n - len(c[key]))] if n else [] for c in curves] for key, n in size.items()
     }
     return {key: np.mean(values, axis=0).tolist() for key, values in whole.items()}
-
-
-def _mean_matrix(matrices: Sequence[Any]) -> list[list[float | None]] | None:
-    if matrices[0] is None:
-        return None
-    mean = np.mean(np.stack(matrices), axis=0)
-    return [[None if np.isnan(cell) else float(cell) for cell in row] for row in mean]

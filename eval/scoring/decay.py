@@ -125,7 +125,8 @@ def half_lives(left: Drawn, ages: Floats, later: npt.NDArray[np.bool_]) -> list[
     values, times = (first_below(falling(one), 0.5, since) for one in (value, drawn))
     present, reached = (~np.isnan(times)).sum(0), np.isfinite(times).sum(0)
     low, high = quantiles(times, ENDS)
-    again = _comes_back(value, drawn)
+    half_gone = np.maximum.accumulate(np.nan_to_num(value, nan=np.inf) <= 0.5, -1)
+    again = np.asarray((half_gone & (quantiles(drawn, ENDS)[0] > 0.5)).any(-1))  # beyond its interval
     found = []
     for m, time in enumerate(values.tolist()):
         why: Literal["", "never above chance", "no later tests", "comes back"] = ""
@@ -139,7 +140,8 @@ def half_lives(left: Drawn, ages: Floats, later: npt.NDArray[np.bool_]) -> list[
         if why:
             found.append(HalfLife(math.nan, math.nan, math.nan, 0.0, tested, why))
             continue
-        going_on = math.nan if math.isfinite(time) else _going_on(value[m], since)
+        fall, spread = (float(np.nansum(since * one)) for one in (1 - value[m], np.where(np.isnan(value[m]), 0, since)))
+        going_on = 0.5 * spread / fall if math.isinf(time) and fall > 0 else math.nan
         share = float(reached[m] / present[m])
         found.append(HalfLife(time, float(low[m]), float(high[m]), share, tested, "", going_on))
     return found
@@ -151,21 +153,6 @@ def _joined(values: Array, starts: Ints) -> Array:
     count = np.add.reduceat(present.astype(np.float64), starts, -1)
     total = np.add.reduceat(np.where(present, values, 0), starts, -1)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
-
-
-def _comes_back(value: Array, drawn: Array) -> npt.NDArray[np.bool_]:
-    """(L, K) and replicates (B, L, K) → (L,) whether models have half or less at some age, and at a later one more than
-    half beyond its interval."""
-    below = np.maximum.accumulate(np.nan_to_num(value, nan=np.inf) <= 0.5, -1)
-    above = quantiles(drawn, ENDS)[0] > 0.5
-    return np.asarray((below & above).any(-1))
-
-
-def _going_on(left: Array, since: Floats) -> float:
-    """The time at which half would be gone if the mean fall since the first test went on; NaN without a fall."""
-    known = ~np.isnan(left)
-    fall, spread = float((since * (1 - left))[known].sum()), float((since[known] ** 2).sum())
-    return 0.5 * spread / fall if fall > 0 else math.nan
 
 
 @dataclass(frozen=True)

@@ -58,11 +58,8 @@ def values(name: str, protocol: str, learner: str, network: str = "linear") -> d
     """
     row = table().get((name.removeprefix("clear10/"), network, learner), {})
     cells = {score: row[column].split() for score, column in SCORES.get(protocol, {}).items() if row.get(column)}
-    return {s: dict(zip(("mean", "sd"), map(_share, cell), strict=False)) for s, cell in cells.items()}
-
-
-def _share(per_cent: str) -> float:
-    return round(float(per_cent) / 100, 4)
+    shares = {score: [round(float(per_cent) / 100, 4) for per_cent in cell] for score, cell in cells.items()}
+    return {score: dict(zip(("mean", "sd"), of, strict=False)) for score, of in shares.items()}
 
 
 @cache

@@ -93,7 +93,8 @@ def harder_data(runs: Sequence[Run], control: Control, groups: Array | None) -> 
     tests = np.flatnonzero(newest >= 0)
     mean, slope = np.zeros((2, len(newest), len(newest)))
     mean[newest[tests], tests] = 1 / len(tests)
-    slope[newest[tests], tests] = _slopes(years[tests])
+    ages = np.maximum(years[tests][None, :] - years[tests][:, None], 0)  # of all pairs: Σ age · fall / Σ age²
+    slope[newest[tests], tests] = 100 * (ages.sum(1) - ages.sum(0)) / (ages**2).sum()
     positions = np.unique(np.concatenate(samples))
     clusters = positions if groups is None else groups[positions]
     half = np.zeros(int(clusters.max()) + 1, np.int64)
@@ -112,9 +113,3 @@ def harder_data(runs: Sequence[Run], control: Control, groups: Array | None) -> 
     parts = [(of_samples, min(one.clusters for one in sums) - 1), (spread, count - 1)]
     value = float(np.mean([one.value for one in sums]) - of_draws.mean())
     return Harder(interval(value, of_samples + spread, parts)[0], (best[0], best[1]))
-
-
-def _slopes(years: Floats) -> Floats:
-    """(J,) weights of accuracies: points a year that they fall, Σ age · (earlier − later) / Σ age² over all pairs."""
-    ages = np.maximum(years[None, :] - years[:, None], 0)
-    return np.asarray(100 * (ages.sum(1) - ages.sum(0)) / (ages**2).sum())

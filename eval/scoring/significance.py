@@ -12,17 +12,19 @@ EQUAL = 1e-12  # rounding
 LEAST_SEEDS = 3  # of a test over seeds: two have one degree of freedom
 
 
-def half_width(values: Sequence[float], level: float = 0.95) -> float | None:
-    """Half the width of the t interval of the mean over seeds; None for one seed, and for seeds that change nothing.
+def half_width(values: Sequence[float | None], level: float = 0.95) -> float | None:
+    """Half the width of the t interval of the mean over seeds; None for one seed, for seeds that change nothing, and
+    where a seed has no value.
 
     >>> round(half_width([0.90, 0.92, 0.94]), 4)
     0.0497
     """
-    if len(values) < 2 or np.ptp(values) <= EQUAL:
+    numbers = [value for value in values if value is not None]
+    if len(numbers) < max(2, len(values)) or np.ptp(numbers) <= EQUAL:
         return None
     from scipy.special import stdtrit
 
-    deviation = float(np.std(values, ddof=1))
+    deviation = float(np.std(numbers, ddof=1))
     return float(stdtrit(len(values) - 1, (1 + level) / 2)) * deviation / float(np.sqrt(len(values)))
 
 

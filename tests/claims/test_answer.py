@@ -60,7 +60,7 @@ def part(*results: dict[str, Any], ties: Any = None, samples: int = 500, **more:
         one["place"] = place
     old = {"members": list(range(len(results))), "ties": [] if ties is None else ties, "samples": samples}
     about = {"unit": "years", "dates": [0, 1]}
-    document = {"protocol": "mine", "results": list(results), "primary": SCORE, "ageing": about, "old": [old]}
+    document = {"protocol": "mine", "results": list(results), "primary": SCORE, "ageing": about, "when_old": old}
     return document | {"stream": {"name": "s"}, "uploaders": ""} | more
 
 
@@ -142,7 +142,7 @@ def test_twelve_test_samples_are_too_few() -> None:
 
 def test_one_age_cannot_tell() -> None:
     one = result("er", 0.9) | {"aged": aged(0.9, 0.1, ages=1)}
-    assert of(part(one) | {"old": []}).headline == "How models age cannot be told"
+    assert of(part(one) | {"when_old": None}).headline == "How models age cannot be told"
 
 
 def test_a_fall_within_its_interval_is_none() -> None:
@@ -153,7 +153,7 @@ def test_a_fall_within_its_interval_is_none() -> None:
 def test_what_is_never_retrained_stands_beside_newer_models_on_the_same_period() -> None:
     frozen = result("nap", 0.9) | {"aged": aged(0.9, 0.3, models=1), "matrix": [[0.9, 0.3], [0.9, 0.3]]}
     document = part(result("er", 0.88), frozen)
-    document["old"][0]["members"] = [0]
+    document["when_old"]["members"] = [0]
     found = words(document)
     assert "nap, never retrained: 30.0 % on the last period, where newly trained models reach 88.0 %." in found
 
@@ -169,8 +169,8 @@ def by_rank(*results: dict[str, Any], ties: Any, **more: Any) -> dict[str, Any]:
     for one in results:
         one["aged"] = None
     means = np.array([one["scores"]["first"]["mean"] for one in results])
-    compared = [{"members": list(range(len(results))), "score": band(means), "ties": ties, "pairs": []}]
-    return document | {"ageing": None, "old": [], "compared": compared} | more
+    tested = {"members": list(range(len(results))), "score": band(means), "ties": ties, "pairs": []}
+    return document | {"ageing": None, "when_old": None, "tested": tested} | more
 
 
 def test_nobody_is_first_who_is_not_above_a_constant_answer() -> None:

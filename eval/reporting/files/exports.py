@@ -54,18 +54,16 @@ def write_exports(documents: Sequence[Document], out: Path, formats: Sequence[st
     rows = list(score_records(documents))
     write_parquet(out / "scores.parquet", pa.Table.from_pylist(rows, schema=pa.schema(fields)))
     # Indented by hand, down to results: Python's own indenting takes ten times as long.
-    data = ("[" + ",".join(map(_document_json, documents)) + "\n]\n").encode()
+    texts = []
+    for document in documents:
+        results = ",".join(f"\n    {_json(result)}" for result in document["results"])
+        others = [f'\n  "{key}": {_json(value)}' for key, value in sorted(document.items()) if key != "results"]
+        texts.append("\n {" + ",".join([*others, f'\n  "results": [{results}]']) + "}")
+    data = ("[" + ",".join(texts) + "\n]\n").encode()
     plain, packed = out / "results.json", out / "results.json.gz"
     written, other = (packed, plain) if len(data) > LARGE else (plain, packed)
     write_bytes(written, gzip.compress(data, 6, mtime=0) if written == packed else data)
     other.unlink(missing_ok=True)
-
-
-def _document_json(document: Document) -> str:
-    """With a line for each result."""
-    results = ",".join(f"\n    {_json(result)}" for result in document["results"])
-    others = [f'\n  "{key}": {_json(value)}' for key, value in sorted(document.items()) if key != "results"]
-    return "\n {" + ",".join([*others, f'\n  "results": [{results}]']) + "}"
 
 
 def _json(value: Any) -> str:

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from driftline.curate.core.registry import Registry
 from driftline.eval.plotting.charts import Figure, Section, lines
 from driftline.eval.protocol import Document, Score, kind_of, primary_of, score_of
-from driftline.eval.reporting.compared import of_part, scores_of_members
+from driftline.eval.reporting.compared import scores_of_members
 from driftline.eval.reporting.text import listed
 from driftline.eval.scoring.bands import Band
 from driftline.eval.scoring.ranking import mean_of, rank, rival
@@ -95,7 +95,7 @@ def lead_of(document: Document, references: Mapping[str, float], alone: str, wha
     known = ", ".join(f"{name} {100 * value:.1f} %" for name, value in references.items())
     if not seeing:
         return Lead(Markup("No learner here looks at samples: {}.").format(known), [])
-    group = of_part(document.get("compared", ()), names)
+    group = document.get("tested")
     tie = [names[i] for i in group["ties"][0]] if group and group["ties"] else []
     ends = {r["label"]: _interval(score, r, scores_of_members(group).get(r["place"])) for r in seeing}
     best, most = max(seeing, key=lambda r: rank(score, r)), max(references.values())
@@ -133,18 +133,12 @@ def curves(part: Document) -> list[Figure]:
         chart = lines(
             series, "at", y_name=score.label if score.unit == "share" else score.unit, share=score.unit == "share"
         )
-        off = [r["label"] for r in drawn if key in r["curve"] and not ends_at_score(r["curve"][key], r, score)]
-        caption = "Mean over seeds at each point." + f" The score {score.label} is not the end of its curve." * bool(
-            off
-        )
+        ends = [(r["curve"][key], mean_of(score, r)) for r in drawn if key in r["curve"]]
+        at_score = all(values and mean is not None and abs(values[-1] - mean) < 1e-9 for values, mean in ends)
+        caption = "Mean over seeds at each point."
+        caption += "" if at_score else f" The score {score.label} is not the end of its curve."
         figures.append(Figure(f"{score.label.capitalize()} on the way", caption, chart))
     return figures
-
-
-def ends_at_score(values: Sequence[float], result: Document, score: Score) -> bool:
-    """Whether a curve ends at the mean of a score, to rounding."""
-    mean = mean_of(score, result)
-    return bool(values) and mean is not None and abs(values[-1] - mean) < 1e-9
 
 
 def page_of(document: Document) -> type[Page]:

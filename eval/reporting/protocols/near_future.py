@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -92,7 +92,9 @@ def figures(document: Document) -> list[Figure]:
 
     def along(title: str, caption: str, at: str, value: str, ahead: int) -> Figure:
         series = {r["label"]: (r["curve"][at], r["curve"][value]) for r in results}
-        marks = _first_newer(seen.get("samples"), ahead, [x for xs, _ in series.values() for x in xs])
+        xs, samples = [x for xs, _ in series.values() for x in xs], seen.get("samples")  # the newest that may be seen
+        first = None if samples is None or not xs or samples - ahead >= max(xs) else max(samples - ahead, min(xs))
+        marks = {} if first is None else {MARK: first}
         chart = lines(series, f"samples seen{', at the start of each step' * bool(starts)}", marks=marks, dates=starts)
         return Figure(f"{title} along the stream", caption + NEWER * bool(marks), chart)
 
@@ -104,13 +106,6 @@ def figures(document: Document) -> list[Figure]:
     if blind := results[0].get("told", {}).get("blind"):
         charts.insert(0, _blind(blind, shift))
     return charts + _samplers(results) + _over_shifts(results)
-
-
-def _first_newer(samples: int | None, ahead: int, along: Sequence[int]) -> dict[str, float]:
-    """The mark where tests `ahead` samples later are newer than what the encoder may have seen: after `samples`."""
-    if samples is None or not along or samples - ahead >= max(along):
-        return {}
-    return {MARK: max(samples - ahead, min(along))}
 
 
 def _blind(blind: Mapping[str, Any], shift: int) -> Figure:

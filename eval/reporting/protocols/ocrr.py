@@ -31,7 +31,10 @@ def lead(document: Document) -> Lead | None:
 
 def first_figure(document: Document) -> Figure:
     """What recovery costs: final novel and original accuracy."""
-    places = {r["label"]: (*_accuracies(r), float(r["stored_bytes"])) for r in document["results"]}
+    places = {
+        r["label"]: (r["scores"]["novel"]["mean"], r["scores"]["original"]["mean"], float(r["stored_bytes"]))
+        for r in document["results"]
+    }
     caption = (
         "Mean over seeds. Blue, joined by a line: no other learner is as good on both and better on one. The larger a "
         "dot, the more bytes are kept (logarithmic)."
@@ -69,10 +72,6 @@ def front(places: Mapping[str, tuple[float, ...]]) -> list[str]:
     values = np.array(list(places.values()))
     beaten = [bool(((values >= own).all(1) & (values > own).any(1)).any()) for own in values]
     return [name for name, is_beaten in zip(places, beaten, strict=True) if not is_beaten]
-
-
-def _accuracies(result: Mapping[str, Any]) -> tuple[float, float]:
-    return float(result["scores"]["novel"]["mean"]), float(result["scores"]["original"]["mean"])
 
 
 def _newer(document: Document, tested_on: str) -> str:
