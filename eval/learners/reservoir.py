@@ -59,21 +59,15 @@ class Reservoir(NetLearner):
         self.x: Array = np.zeros((0, *task.x_shape), np.float32)
         self.y: Labels = np.zeros(0, np.int64)
 
-    def fixed_alpha(self) -> float:
-        """α for the current bucket."""
-        dynamic, value = parts_of(self.alpha)
-        return value * self.seen / self.limit if dynamic else value
-
     def samples_trained(self, sizes: Sequence[int]) -> float:
         return self.epochs * float(sum(min(self.memory or sizes[0], sum(sizes[: i + 1])) for i in range(len(sizes))))
 
     def learn(self, x: Array, y: Labels) -> None:
         self.limit = self.limit or len(y)
         self.seen += len(y)
-        shuffle = self.variant == "paper"
-        keep = biased_reservoir(
-            len(self.y), len(y), self.seen, self.limit, self.fixed_alpha(), self.rng, shuffle=shuffle
-        )
+        dynamic, value = parts_of(self.alpha)
+        alpha, shuffle = value * self.seen / self.limit if dynamic else value, self.variant == "paper"
+        keep = biased_reservoir(len(self.y), len(y), self.seen, self.limit, alpha, self.rng, shuffle=shuffle)
         self.x = np.concatenate([self.x.astype(x.dtype, copy=False), x])[keep]
         self.y = np.concatenate([self.y, y])[keep]
         if self.start == "scratch":

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from driftline.eval.learner import Array, Guide
-from driftline.eval.training.closed_form import ClosedForm, Floats, add_squares, mirrored, solve, upper_squares
+from driftline.eval.training.closed_form import ClosedForm, Floats, add_squares, solve, upper_copy, upper_squares
 
 ROUNDING = 1e-12  # of the mean square of features: variance that is lost when sums are subtracted
 
@@ -40,16 +40,16 @@ class Slda(ClosedForm):
         square = self.moments.squares[0]
         assert square is not None  # something was learned
         rounding = ROUNDING * float(square.diagonal().mean())
-        with mirrored(square) as within:  # n Σ
-            add_squares(within, means * np.sqrt(counts)[:, None], -1.0, lower=False)
-            diagonal = within.diagonal()
-            variance = float(np.maximum(diagonal, 0).mean())
-            share = oas(upper_squares(within), diagonal, total) if self.shrinkage == "oas" else self.shrinkage
-            if share == 1:  # n times the identity times the mean variance
-                weights = means.T * (total / (variance + rounding)) if variance + rounding else means.T
-            else:
-                np.fill_diagonal(within, diagonal + (share * variance + rounding) / (1 - share))
-                weights = solve(within, means.T, lower=False) * (total / (1 - share))
+        within = upper_copy(square)  # n Σ
+        add_squares(within, means * np.sqrt(counts)[:, None], -1.0, lower=False)
+        diagonal = within.diagonal()
+        variance = float(np.maximum(diagonal, 0).mean())
+        share = oas(upper_squares(within), diagonal, total) if self.shrinkage == "oas" else self.shrinkage
+        if share == 1:  # n times the identity times the mean variance
+            weights = means.T * (total / (variance + rounding)) if variance + rounding else means.T
+        else:
+            np.fill_diagonal(within, diagonal + (share * variance + rounding) / (1 - share))
+            weights = solve(within, means.T, lower=False) * (total / (1 - share))
         bias = -(means.T * weights).sum(0) / 2
         if self.priors == "observed":
             bias += np.log(np.maximum(counts / total, 1e-300))

@@ -51,12 +51,12 @@ def blocks(name: str, n_classes: int, x_shape: tuple[int, ...]) -> Blocks:
     shapes = list(zip((64, *widths[:-1]), widths, strides(len(widths)), strict=True))
     whole = {str(i + 1): partial(_pair, *shape) for i, shape in enumerate(shapes)}
     side = {str(i + 1): partial(conv_norm, *shape) for i, shape in enumerate(shapes)}
-    make: dict[str, Make] = {STEM: _stem, **whole, HEAD: partial(nn.Linear, widths[-1], n_classes)}
+    make: dict[str, Make] = {
+        STEM: lambda: drawn(stem(), **FAN_OUT),
+        **whole,
+        HEAD: partial(nn.Linear, widths[-1], n_classes),
+    }
     return Blocks(make, side=dict(side), before_head=mean_of_places)
-
-
-def _stem() -> nn.Module:
-    return drawn(stem(), **FAN_OUT)
 
 
 def _pair(inside: int, outside: int, stride: int) -> nn.Module:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -22,7 +21,6 @@ from driftline.eval.learner import Array, Labels, Learner, Task
 Floats = npt.NDArray[np.float64]
 Squares = Literal["none", "common", "class"]  # which matrices of second moments are kept
 BLOCK = 256  # samples that are converted to float64 at once
-TILE = 64  # width of what is transposed at once: it stays in the first-level cache
 LEAST = 1e-9  # share of all weights below which a class is forgotten: rounding would decide its mean
 
 
@@ -35,8 +33,7 @@ class Moments:
     sums: Floats
     """(C, D) sum of its samples"""
     squares: list[Floats | None] = field(default_factory=list)
-    """sums of x xᵀ, lower triangles (D, D), the upper ones are work space: one for all classes, one for each class, or
-    none; None: no sample yet"""
+    """sums of x xᵀ, lower triangles (D, D): one for all classes, one for each class, or none; None: no sample yet"""
 
     @classmethod
     def empty(cls, classes: int, width: int, squares: Squares) -> Moments:
@@ -93,22 +90,9 @@ def add_squares(total: Floats | None, rows: Floats, factor: float = 1.0, lower: 
     return np.asarray(dsyrk(factor, rows.T, beta=1.0, c=total, lower=int(lower), overwrite_c=1))
 
 
-@contextmanager
-def mirrored(square: Floats) -> Iterator[Floats]:
-    """The lower triangle (D, D), mirrored to the upper one, which may be overwritten with the diagonal: no second D × D
-    matrix is needed. At the end the diagonal is put back."""
-    assert square.flags.f_contiguous  # else BLAS would write into a copy
-    diagonal = square.diagonal().copy()
-    for low in range(0, len(square), TILE):
-        rows = slice(low, low + TILE)
-        for left in range(0, low, TILE):
-            square[left : left + TILE, rows] = square[rows, left : left + TILE].T
-        corner = np.tril(square[rows, rows])
-        square[rows, rows] = corner + np.tril(corner, -1).T
-    try:
-        yield square
-    finally:
-        np.fill_diagonal(square, diagonal)
+def upper_copy(square: Floats) -> Floats:
+    """The lower triangle (D, D) as the upper one of a new matrix, in Fortran order; what is below it means nothing."""
+    return np.array(square.T, order="F")
 
 
 def upper_squares(square: Floats) -> float:

@@ -95,10 +95,6 @@ class OnlineLearner(NetworkLearner):
             self.replay.grow(newest)
             self._train(newest, self.epochs)
 
-    def correct(self, x: Array, y: Labels) -> None:
-        """Learn it as a batch of one sample."""
-        self.learn(x, y)
-
     def _train(self, past: Past, updates: int) -> None:
         positions = self.replay.draw(past, self.size * updates)
         batches = np.split(positions, range(self.size, len(positions), self.size))
@@ -152,26 +148,15 @@ class OnlineLearner(NetworkLearner):
 
         if self.wide is None:
             return net_scores(self.head, self.inputs(x))
+        queued = isinstance(self.wide, Wide) and isinstance(self.replay, Fifo)  # the first samples may be learned next
+        rows = range(min(len(x), self.size) if queued else 0, len(x), max(1, 2**22 // self.task.n_classes))
         parts = [np.zeros((0, self.task.n_classes), np.float32)]
         with one_thread(), torch.no_grad():
-            parts += [self._scores(x, rows).float().cpu().numpy() for rows in self._parts(len(x))]
+            for low, high in pairwise(sorted({0, *rows, len(x)})):
+                more = {"learned_next": True} if queued and not low else {}
+                scores = self.wide.scores(tensor(self.inputs(x[low:high]), self.place), **more)
+                parts.append(scores.float().cpu().numpy())
         return np.concatenate(parts[1:] or parts)
-
-    def _learns_newest(self) -> bool:
-        """Whether the next update may be on the first `size` samples that are predicted now."""
-        return isinstance(self.wide, Wide) and isinstance(self.replay, Fifo)
-
-    def _parts(self, n: int) -> list[slice]:
-        """Blocks of n samples, for predictions."""
-        first = min(n, self.size) if self._learns_newest() else 0
-        rows = max(1, 2**22 // self.task.n_classes)
-        return [slice(*edges) for edges in pairwise(sorted({0, *range(first, n, rows), n}))]
-
-    def _scores(self, x: Array, rows: slice) -> Any:
-        """Of these samples."""
-        data = tensor(self.inputs(x[rows]), self.place)
-        more = {"learned_next": True} if rows.start == 0 and self._learns_newest() else {}
-        return self.wide.scores(data, **more)
 
     def stored_bytes(self) -> int:
         """Weights and stored samples; of an unlimited memory all samples so far, although the stream holds them."""

@@ -22,7 +22,7 @@ from driftline.eval.finetuning.samples import pooled, samples
 from driftline.eval.plotting.files import OF_NETWORKS
 from driftline.eval.plotting.finetuning import draw, networks
 from driftline.eval.protocols.seq_to_final import analysis as views
-from driftline.eval.protocols.seq_to_final.published import EXACT, means, table, value
+from driftline.eval.protocols.seq_to_final.published import EXACT, table, value
 from driftline.eval.protocols.seq_to_final.trained_networks import between, weights
 from driftline.eval.reporting.protocols.seq_to_final import across, looks, mean_looks, note
 from driftline.eval.reporting.protocols.seq_to_final import whole as figures
@@ -346,12 +346,9 @@ class TestPublished:
 
 
 class TestTables:
-    def test_means_are_table_2s(self) -> None:
-        """Spot checks; every mean of tables 8 to 13 was checked against its column when they were read."""
+    def test_the_papers_tables_are_whole(self) -> None:
+        """Every mean of tables 8 to 13 was checked against its column when they were read."""
         assert len(table()) == 1338
-        assert {k: round(v, 2) for k, v in means()["R:C:L"].items() if k in ("ft", "lp-ft", "erm", "oracle")} == {
-            "ft": 0.61, "lp-ft": 0.64, "erm": 0.19, "oracle": 0.66,
-        }  # fmt: skip
 
     def test_bold_and_italic_are_the_papers(self) -> None:
         """[Table 9, Res-4]: FT and LP-FT within .02 of each other, the oracle .04 above."""

@@ -54,7 +54,10 @@ def cut(stream: Stream, kind: Kind, held_out: int, tests: int, shuffled: bool, m
     train, test = stream.flat("train"), stream.flat("test")
     if kind == "temporal":
         require_two(stream, "in the scenario temporal the last is novel.")
-        new, new_test = (_of_last(stream, side) for side in ("train", "test"))
+        new, new_test = (
+            np.arange(len(split)) >= len(split) - len(stream.steps[-1][side])
+            for side, split in (("train", train), ("test", test))
+        )
     elif kind == "categorical":
         classes = _held_out(stream, held_out, seed)
         new, new_test = np.isin(train.y, classes), np.isin(test.y, classes)
@@ -99,11 +102,6 @@ def _held_out(stream: Stream, n: int, seed: int) -> npt.NDArray[np.int64]:
         raise IncompatibleStream(problem, f"Expected more than {max(1, n)}.")
     ordered = there[np.argsort(np.array(stream.classes)[there], kind="stable")]
     return np.asarray(ordered[np.random.default_rng(seed).choice(len(ordered), n, replace=False)], np.int64)
-
-
-def _of_last(stream: Stream, side: str) -> npt.NDArray[np.bool_]:
-    last = len(stream.steps) - 1
-    return np.concatenate([np.full(len(step[side]), i == last) for i, step in enumerate(stream.steps)])
 
 
 def _far_half(train: Split, test: Split) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:

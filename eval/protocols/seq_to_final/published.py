@@ -74,16 +74,3 @@ def _sequence(notes: Mapping[str, Any]) -> str:
 def counts_in_mean(network: str, learner: str) -> bool:
     """Whether a mean over networks, as in table 2, includes a network: not ConvNets for one-layer side modules."""
     return not (learner in ONE_LAYER and network.startswith("conv-"))
-
-
-def means() -> dict[str, dict[str, float]]:
-    """Table 2: sequence → learner → mean over the paper's networks (8 for one-layer side modules, else 12).
-
-    >>> round(means()["C:L:R"]["st-1"], 2), round(means()["C:L:R"]["ft"], 2)
-    (0.55, 0.58)
-    """
-    accuracies: dict[str, dict[str, list[float]]] = {}
-    for (sequence, network, learner), accuracy in table().items():
-        if counts_in_mean(network, learner):
-            accuracies.setdefault(sequence, {}).setdefault(learner, []).append(accuracy)
-    return {s: {learner: sum(v) / len(v) for learner, v in row.items()} for s, row in accuracies.items()}

@@ -122,7 +122,8 @@ def between(trained: Trained, share: float, norm: str = "interpolate") -> Net:
             old_state = old.state_dict()
             mixed = dict(new.state_dict())
             for key, value in new.state_dict().items():
-                fixed = initial and (_of_norm(new, key) or "shortcut" in key)
+                owner = new.get_submodule(key.rpartition(".")[0])
+                fixed = initial and (isinstance(owner, torch.nn.BatchNorm2d) or "shortcut" in key)
                 if value.is_floating_point():
                     mixed[key] = old_state[key] if fixed else torch.lerp(old_state[key], value, share)
             target.load_state_dict(mixed)
@@ -140,11 +141,6 @@ def _ends(trained: Trained, name: str) -> tuple[Any, Any, bool]:
         before = trained.start if trained.before is None else trained.before
         return before.parts[name][-1], parts[-1], False
     return parts[-2], parts[-1], len(used[-1]) > 1
-
-
-def _of_norm(part: Any, key: str) -> bool:
-    owner = part.get_submodule(key.rpartition(".")[0]) if "." in key else part
-    return isinstance(owner, torch.nn.BatchNorm2d)
 
 
 def weights(net: Net, name: str, time: int = -1) -> np.ndarray[Any, Any]:
