@@ -32,31 +32,31 @@ if TYPE_CHECKING:
     from driftline.eval.results import Results as Results
     from driftline.pipelines import VERSION as __version__  # noqa: F401
     from driftline.pipelines.cli.listing import list_registered as list_registered
-    from driftline.pipelines.face.runs import audit as audit
-    from driftline.pipelines.face.runs import batch as batch
-    from driftline.pipelines.face.runs import compare as compare
-    from driftline.pipelines.face.runs import demo as demo
-    from driftline.pipelines.face.runs import encode as encode
-    from driftline.pipelines.face.runs import export as export
-    from driftline.pipelines.face.runs import forget as forget
-    from driftline.pipelines.face.runs import grow as grow
-    from driftline.pipelines.face.runs import heal as heal
-    from driftline.pipelines.face.runs import init as init
-    from driftline.pipelines.face.runs import leaderboard as leaderboard
-    from driftline.pipelines.face.runs import open as open
-    from driftline.pipelines.face.runs import plan as plan
-    from driftline.pipelines.face.runs import run as run
-    from driftline.pipelines.face.runs import status as status
-    from driftline.pipelines.face.runs import trace as trace
-    from driftline.pipelines.face.runs import train as train
-    from driftline.pipelines.face.runs import withdraw as withdraw
-    from driftline.pipelines.face.streams import compose as compose
+    from driftline.pipelines.commands.build import demo as demo
+    from driftline.pipelines.commands.build import init as init
+    from driftline.pipelines.commands.build import plan as plan
+    from driftline.pipelines.commands.build import run as run
+    from driftline.pipelines.commands.build import status as status
+    from driftline.pipelines.commands.build import trace as trace
+    from driftline.pipelines.commands.keep import forget as forget
+    from driftline.pipelines.commands.keep import grow as grow
+    from driftline.pipelines.commands.keep import heal as heal
+    from driftline.pipelines.commands.keep import withdraw as withdraw
+    from driftline.pipelines.commands.models import train as train
+    from driftline.pipelines.commands.people import batch as batch
+    from driftline.pipelines.commands.release import audit as audit
+    from driftline.pipelines.commands.release import compare as compare
+    from driftline.pipelines.commands.release import export as export
+    from driftline.pipelines.commands.share import leaderboard as leaderboard
+    from driftline.pipelines.commands.sources import compose as compose
+    from driftline.pipelines.commands.sources import from_dataset as from_dataset
+    from driftline.pipelines.commands.sources import from_release as from_release
+    from driftline.pipelines.commands.streams import encode as encode
+    from driftline.pipelines.commands.streams import measure as measure
     from driftline.pipelines.face.streams import evaluate as evaluate
-    from driftline.pipelines.face.streams import from_dataset as from_dataset
-    from driftline.pipelines.face.streams import from_release as from_release
-    from driftline.pipelines.face.streams import measure as measure
     from driftline.pipelines.face.streams import report as report
     from driftline.pipelines.run.run_folder import Run as Run
+    from driftline.pipelines.run.run_folder import open_folder as open  # noqa: F401
     from driftline.stream_builder.builders.arrays import from_arrays as from_arrays
     from driftline.stream_builder.builders.table import from_table as from_table
     from driftline.stream_builder.datasets import Dataset as Dataset

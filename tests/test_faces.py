@@ -16,9 +16,18 @@ import typer
 
 import driftline
 from driftline.curate.core.errors import BadConfig
-from driftline.pipelines.cli.app import called
-from driftline.pipelines.face.runs import flag_of
+from driftline.pipelines.cli.app import app
 
+
+def commands(command: Any, path: str = "") -> dict[str, Any]:
+    """Words → command, of all of the tree."""
+    if not hasattr(command, "commands"):
+        return {path: command}
+    inner = [commands(sub, f"{path} {name}".strip()) for name, sub in command.commands.items()]
+    return {words: one for group in inner for words, one in group.items()}
+
+
+COMMANDS = commands(typer.main.get_command(app))
 ROOT = Path(__file__).resolve().parents[1]
 FACES = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
@@ -75,37 +84,25 @@ def test_the_public_face_is_imported_in_a_tenth_of_a_second() -> None:
 
 def test_a_stream_in_memory_where_a_folder_is_read_gets_one_sentence() -> None:
     stream = driftline.Stream("clear-like", ["a"], [])
-    with pytest.raises(BadConfig, match=r"encode was given a Stream in memory\. Expected its folder\."):
+    with pytest.raises(BadConfig, match=r"A Stream in memory was given\. Expected its folder\."):
         driftline.encode(stream, encoder="pixels", out="vectors")
 
 
-COMMANDS = {  # functions whose command has another name
-    "init": "init", "export": "release", "encode": "stream encode", "compose": "stream compose",
-    "measure": "stream measure", "evaluate": "eval", "train": "models train",
-}  # fmt: skip
-OF_SHELLS = {  # command → options that a function has no use for, with the reason
-    "*": {"--json", "--quiet", "--verbose", "--help"},  # it returns the object; Python logs
-    "stream compose": {"--out", "--seeds"},  # a stream is saved by its method
-    "eval": {"--protocol", "--learners", "--seeds", "--encoder"},  # positional; dl.encode
-    "report": {"--run", "--networks", "--set"},  # a run's own page, and what networks learned: the command
-    "stream from-": {"--out", "--columns"},  # of each such command
-    **{f"stream from-{name}": {"--paper", "--trained-until"} for name in ("arrays", "clear")},  # facts of Stream.save
-}
-FUNCTIONS = [n for n, (home, _) in declared("driftline").items() if n.startswith("from_") or "pipelines.face" in home]
+ACTIONS = [name for name, (home, _) in declared("driftline").items() if "pipelines.commands" in home]
 
 
-@pytest.mark.parametrize("name", sorted({*FUNCTIONS} - {"open"}))
-def test_a_command_and_its_function_have_the_same_options(name: str) -> None:
-    words = COMMANDS.get(name, f"stream {name.replace('_', '-')}" if name.startswith("from_") else name)
-    command = typer.main.get_command(called(words.split()))
-    for word in words.split():
-        command = command.commands[word]  # type: ignore[attr-defined]
-    keys = {"*", words, "stream from-" if words.startswith("stream from-") else words}
-    left_out = {option for key in keys for option in OF_SHELLS.get(key, ())}
-    options = {p.opts[0] for p in command.params if p.opts[0].startswith("--")} - left_out
-    parameters = list(inspect.signature(getattr(driftline, name)).parameters.values())
-    own = {flag_of(p.name) for p in parameters if p.kind is p.KEYWORD_ONLY or flag_of(p.name) in options}
-    assert own == options
+@pytest.mark.parametrize("name", ACTIONS)
+def test_a_command_and_its_function_have_the_same_parameters(name: str) -> None:
+    """And the help of both has the same words for each."""
+    word = name.replace("_", "-")
+    command = next(COMMANDS[path] for path in (word, f"stream {word}", f"models {word}") if path in COMMANDS)
+    function = getattr(driftline, name)
+    parameters = {p.name for p in inspect.signature(function).parameters.values() if p.annotation != "Any"}
+    options = {p.name: p.help for p in command.params if p.name not in ("json_", "quiet_", "verbose_", "help")}
+    assert parameters <= set(options)
+    assert set(options) - parameters <= {"out", "seeds", "paper", "trained_until"}  # of a stream: `save` has them
+    shown = inspect.getdoc(function)
+    assert all(f"{key}: {options[key]}" in str(shown) for key in parameters)
 
 
 def parameters_of(thing: Any) -> str:

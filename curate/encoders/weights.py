@@ -184,7 +184,7 @@ def download(name: str, out: Path | None = None) -> list[Path]:
     can be copied to another machine. Returns the files. Raises UnknownName, Unreachable."""
     if name not in KNOWN:
         raise UnknownName(
-            f"Unknown weights {name!r}.", did_you_mean(name, KNOWN), available(name, KNOWN, "driftline models list")
+            f"Unknown weights {name!r}.", did_you_mean(name, KNOWN), available(name, KNOWN, "driftline list models")
         )
     weights = KNOWN[name]
     if not hub_answers():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
-from driftline.pipelines.cli.app import main
 
-__all__ = ["main"]
+def main() -> None:
+    """The command `driftline`."""
+    from driftline.pipelines.cli import app
+
+    app.main()

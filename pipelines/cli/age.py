@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from driftline.pipelines.cli.common import command, option, show
+from driftline.pipelines.cli.makers import columns_of
 from driftline.pipelines.cli.out import guarded_out
-from driftline.pipelines.cli.stream_options import columns_of
 
 age_app = typer.Typer()
 CROSSED = 4  # exit code

@@ -45,7 +45,7 @@ IncludeTests = Annotated[
 ]
 
 
-def _config_keys(incomplete: str) -> list[str]:
+def config_keys(incomplete: str) -> list[str]:
     from driftline.curate.core.settings import Section, keys_of
     from driftline.pipelines.config.schema import Config
 
@@ -60,7 +60,7 @@ Sets = Annotated[
         "--set",
         "KEY=VALUE",
         "Value of a setting, as in release.per_class=50; driftline.yaml lists all. Repeatable.",
-        autocompletion=_config_keys,
+        autocompletion=config_keys,
     ),
 ]
 Plugins = Annotated[
@@ -230,16 +230,11 @@ def comma_separated(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def several(values: Sequence[str] | None) -> list[str]:
-    """The names of an option that may be repeated, and each time have several names separated by commas."""
-    return comma_separated(",".join(values or ()))
-
-
-def executor_of(engine: EngineName, workers: str, automatic: int | None = None) -> Executor:
+def executor_of(engine: EngineName, workers: int | str, automatic: int | None = None) -> Executor:
     """What --engine and --workers say. automatic: workers of `auto`, instead of the usual ones. Raises BadConfig."""
     if workers == "auto":
         return Executor(engine, automatic or default_workers())
-    if not workers.isdecimal() or not 1 <= int(workers) <= MOST_WORKERS:
+    if not str(workers).isdecimal() or not 1 <= int(workers) <= MOST_WORKERS:
         raise BadConfig(f"--workers is {workers!r}.", f"Expected auto or a number from 1 to {MOST_WORKERS}.")
     return Executor(engine, int(workers))
 

@@ -7,47 +7,13 @@ import shutil
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.run_log import RunLog
-from driftline.pipelines.cli.common import command, log_of, several
-from driftline.pipelines.cli.out import guarded_out
-from driftline.pipelines.cli.stream_options import OUTPUT, EncoderDevice, facts_of, option, tell
 
 if TYPE_CHECKING:
     from driftline.stream_builder.stream import Stream
-
-encode_app = typer.Typer()
-
-EXAMPLE = "driftline stream encode photos2024 --out vectors\n  --encoder moco=backbone:resnet10t:moco"
-
-
-@command(encode_app, "encode", EXAMPLE)
-def stream_encode(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="A stream of images or texts, a release, or a run.")],
-    out: Annotated[Path, option("--out", "DIR", "Folder; the stream of each encoder is in OUT/NAME.", OUTPUT)],
-    encoder: Annotated[
-        list[str],
-        option("--encoder", "[NAME=]SPEC", "KIND:MODEL:WEIGHTS (driftline list encoders). Repeatable."),
-    ],
-    device: EncoderDevice = "auto",
-) -> None:
-    """Encode a stream's samples with other encoders.
-
-    Writes one stream of vectors for each. What is already encoded is not encoded again.
-    """
-    guarded_out(out)
-    places = {guarded_out(out / name, "stream"): (name, spec) for name, spec in encoders_of(several(encoder)).items()}
-    stream, source = opened(path)
-    log = log_of()
-    saved = [
-        facts_of(encoded_at(stream, source, name, spec, place, device, run_log=log), place)
-        for place, (name, spec) in places.items()
-    ]
-    tell(saved, out=out)
 
 
 def encoders_of(texts: Sequence[str]) -> dict[str, str]:

@@ -21,12 +21,12 @@ from driftline.pipelines.cli.common import (
     log_of,
     next_step,
     option,
-    several,
     show,
 )
 from driftline.pipelines.cli.encoding import encoded_all, papers_encoder
 from driftline.pipelines.cli.listing import named
 from driftline.pipelines.cli.out import guarded_out
+from driftline.pipelines.kinds import several
 
 if TYPE_CHECKING:
     from driftline.curate.core.run_log import RunLog

@@ -6,44 +6,24 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, get_origin
+from typing import Any, Literal, NamedTuple, get_origin
 
 import typer
 
-from driftline.curate.core.atomic_io import remove_tree
 from driftline.curate.core.errors import BadPlugin
-from driftline.pipelines.cli import stream_options as shared
-from driftline.pipelines.cli.common import command
-from driftline.pipelines.cli.out import guarded_out
-from driftline.pipelines.cli.stream_from import from_app
-from driftline.pipelines.cli.stream_options import DRAWS, ROLES, flag_of, option, paper_facts, save, tell, with_columns
+from driftline.pipelines.cli.makers import MEANINGS, add_maker, stream_app
+from driftline.pipelines.kinds import Place
 
 import_app = typer.Typer()
 
 PLAIN = (str, int, float, bool, Path, str | None, int | None, float | None, Path | None)  # types of options of plug-ins
-VECTORS = "Vectors as samples: an .npy file (N, D), a row for each of the table."
-OPTIONS: dict[str, Any] = {  # parameter, or command and parameter → its option
-    **{role: Annotated[str | None, option(flag_of(role), "COLUMN", f"Column of {of}.")] for role, of in ROLES.items()},
-    "columns": shared.Columns, "root": shared.Root, "size": shared.Size, "period": shared.Period,
-    "test_share": shared.TestShare, "order": shared.Order, "grouping": shared.Grouping, "seed": shared.Seed,
-    "paper": shared.Paper, "trained_until": shared.TrainedUntil,
-    "features": Annotated[Path | None, option("--features", "FILE", VECTORS)],
-    "table": Annotated[Path | None, option("--table", "FILE", "CSV or Parquet with ids, labels and file names.")],
-    "config": Annotated[str | None, option("--config", "NAME", "A configuration of the data set.")],
-    "time_unit": Annotated[str, option("--time-unit", "UNIT", "Of numbers: s, ms, us, ns, or auto.")],
-    "split": Annotated[int, option("--split", "N", "Which of the old layout's five splits.", DRAWS, min=0)],
-    "first_bucket": Annotated[
-        Literal["auto", "prior", "step"],
-        option("--first-bucket", None, "prior: without labels, for pre-training; auto: so if all 11 exist."),
-    ],
-    "hub x": Annotated[str | None, option("--x", "COLUMN", "Column of images or texts.")],
-    "clear features": Annotated[
-        str, option("--features", "NAME", "images:SIZE, decoded on access; or published vectors: moco_b0, …")
-    ],
-    "table features": Annotated[
-        Path | None, option("--features", "FILE", f"{VECTORS} CGLM, CLOC: a folder with train.npy and test.npy.")
-    ],
-}  # fmt: skip
+EMPTY = inspect.Parameter.empty
+FILES = ("root", "features", "table")  # parameters that are paths
+CHOICES: dict[str, Any] = {
+    "order": Literal["natural", "balanced"],
+    "grouping": Literal["grouped", "random"],
+    "first_bucket": Literal["auto", "prior", "step"],
+}
 CUT: dict[str, Any] = {"size": 224, "period": "year", "test_share": 0.3, "seed": 0}
 TIMED: dict[str, Any] = {"period": "10", "test_share": 0.1, "order": "natural", "grouping": "grouped", "seed": 0}
 BUILDERS = "driftline.stream_builder.builders"
@@ -86,7 +66,9 @@ OURS = {
     "table": Import(
         ("TABLE", "CSV or Parquet; or a folder with the order files of CGLM or CLOC."),
         "Put the samples of a dated table in time order.\n\nIts columns are time, label and path, if no "
-        "others are named; ids are the column id, else the row numbers; groups the column group or user.",
+        "others are named; ids are the column id, else the row numbers; groups the column group or user.\n\n"
+        "features FILE: Vectors as samples: an .npy file (N, D), a row for each of the table. CGLM, CLOC: a folder "
+        "with train.npy and test.npy.",
         "driftline stream from-table photos.csv --time taken --label kind\n  --period year --out S",
         {"features": None, "root": None, "size": 64, **TIMED},
         ("time", "label", "x", "id", "path", "group", "label_time"),
@@ -96,7 +78,8 @@ OURS = {
     "clear": Import(
         ("DIR", "The unpacked download, old or new layout."),
         "Read CLEAR-10 or CLEAR-100 as they are published.\n\nRefuses half a download, files of another version, "
-        "photos in the wrong bucket and pickles with code.",
+        "photos in the wrong bucket and pickles with code.\n\n"
+        "features NAME: images:SIZE, decoded on access; or published vectors: moco_b0, …",
         "driftline stream from-clear clear10 --features moco_b0 --out S",
         {"features": "images:224", "split": 0, "first_bucket": "auto", "seed": 0, "paper": None},
     ),
@@ -110,7 +93,7 @@ OURS = {
         ("PATH|USER/NAME", "A local copy, or a name on the Hub."),
         "Read a Hugging Face data set, shard by shard.\n\nImages or texts with a date and a label column, which must "
         "be named; from a local copy, or from the Hub (HF_TOKEN for private ones). Samples are the only column of "
-        "images, else text.",
+        "images, else text.\n\nx COLUMN: Column of images or texts.",
         "driftline stream from-hub USER/NAME --time year --label kind --out S",
         {"config": None, "time_unit": "auto", **CUT},
         ("time", "label", "x", "label_time"),
@@ -149,43 +132,30 @@ def _function(name: str) -> Callable[..., Any]:
     return IMPORTERS[name]
 
 
-def _add(name: str, about: Import, own: Mapping[str, Any] | None = None) -> None:
-    """Register the command of an importer. own: options that only it has."""
+def _add(name: str, about: Import, types: Mapping[str, Any] | None = None) -> None:
+    """Register the command of an importer. types: of options that only it has."""
 
-    def run(source: Path, out: Path, **options: Any) -> None:
-        from driftline.curate.core.times.calendar_periods import count_of
-
-        guarded_out(out, "stream")
-        options = with_columns(options.pop("columns", None), options)
-        count_of(options.get("period", 1))
-        facts = paper_facts(options.pop("paper", None), options.pop("trained_until", None))
+    def read(source: Path, work: Path, **options: Any) -> Any:
         function = _function(name)
-        work = out.parent / f".partial-{out.name}-files"  # beside the stream: its files become hard links
-        remove_tree(work)
-        if "work" in inspect.signature(function).parameters:
-            options["work"] = work
-        try:
-            stream = function(source, **options)
-            notes = [f"{fact}: {stream.facts[fact]}" for fact in ("licence", "cite") if fact in stream.facts]
-            tell([save(stream, out, facts)], about.protocol, notes=notes)
-        finally:
-            remove_tree(work)
+        return function(
+            source, **options, **({"work": work} if "work" in inspect.signature(function).parameters else {})
+        )
 
-    metavar, text = about.source
-    typed: dict[str, tuple[Any, Any]] = {
-        "source": (inspect.Parameter.empty, Annotated[Path, typer.Argument(metavar=metavar, help=text)]),
-        "out": (inspect.Parameter.empty, shared.Out),
-    }
-    known = {**OPTIONS, **(own or {})}
-    columns = dict.fromkeys([*about.columns, "columns"] if about.columns else [])
-    for key, default in {**columns, **about.options}.items():
-        typed[key] = default, known.get(f"{name} {key}", known.get(key))
+    facts = [key for key in ("paper", "trained_until") if key in about.options]
+    defaults = dict.fromkeys(about.columns) | {k: v for k, v in about.options.items() if k not in facts}
+    kinds: dict[str, Any] = {"source": Place, "work": Path}
+    for key, default in defaults.items():
+        usual: Any = (
+            Place if key in FILES and not isinstance(default, str) else str if default is None else type(default)
+        )
+        kinds[key] = (types or {}).get(key) or CHOICES.get(key) or (usual | None if default is None else usual)
     parameters = [
-        inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-        for key, (default, kind) in typed.items()
+        inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=defaults.get(key, EMPTY), annotation=kind)
+        for key, kind in kinds.items()
     ]
-    run.__doc__, run.__signature__ = about.text, inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command(import_app, f"from-{name}", about.example)(run)
+    lines = [f"source {about.source[0]}: {about.source[1]}", *(f"{key}: Of this importer." for key in types or {})]
+    text = "\n".join([about.text, "", *lines])
+    add_maker(f"from-{name}", read, text, parameters, about.example, [about.protocol], facts=facts, group=import_app)
 
 
 for _name, _about in OURS.items():
@@ -202,7 +172,7 @@ def add_plugins(words: Sequence[str]) -> None:
 
     asked = words[0].removeprefix("from-") if words else ""
     ours = {name for name, about in OURS.items() if about.function}
-    ours |= {str(info.name).removeprefix("from-") for info in from_app.registered_commands}
+    ours |= {str(info.name).removeprefix("from-") for info in stream_app.registered_commands}
     added = {info.name for info in import_app.registered_commands}
     for name in [asked] if asked in IMPORTERS else IMPORTERS:
         if name in ours and name == asked:
@@ -219,24 +189,15 @@ def _plugin(name: str, asked: bool) -> tuple[Import, dict[str, Any]]:
 
     source, example = ("PATH", "Its data."), f"driftline stream from-{name} PATH --out S"
     try:
-        function, own = IMPORTERS[name], {}
-        _, *parameters = inspect.signature(function, eval_str=True).parameters.values()
-        for parameter in parameters:
-            if parameter.name in (*OPTIONS, "work"):
-                continue
-            if parameter.annotation not in PLAIN and get_origin(parameter.annotation) is not Literal:
-                problem = f"The importer {name!r} has a parameter {parameter.name} of type {parameter.annotation}."
+        _, *parameters = inspect.signature(IMPORTERS[name], eval_str=True).parameters.values()
+        own = {p.name: p.annotation for p in parameters if p.name not in (*MEANINGS, "work")}
+        for key, kind in own.items():
+            if kind not in PLAIN and get_origin(kind) is not Literal:
+                problem = f"The importer {name!r} has a parameter {key} of type {kind}."
                 raise BadPlugin(problem, "Expected text, a number, a path or True and False.")
-            flag = f"--{parameter.name.replace('_', '-')}"
-            own[parameter.name] = Annotated[parameter.annotation, option(flag, None, "Of this importer.")]
     except BadPlugin as error:
         if asked:
             raise
         return Import(source, str(error), example, {}), {}
-    text = inspect.cleandoc(function.__doc__ or f"Read data of {name}.")
-    return Import(
-        source,
-        text,
-        example,
-        {parameter.name: parameter.default for parameter in parameters if parameter.name != "work"},
-    ), own
+    text = inspect.cleandoc(IMPORTERS[name].__doc__ or f"Read data of {name}.")
+    return Import(source, text, example, {p.name: p.default for p in parameters if p.name != "work"}), own

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.run_log import RunLog
-from driftline.pipelines.cli.common import Device, log_of, show
+from driftline.pipelines.cli.action import NOTHING, Device, Shown
+from driftline.pipelines.cli.common import log_of
 
 if TYPE_CHECKING:
     from driftline.curate.pretrain import Recipe
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 def train_encoder(
     source: Path, out: Path, recipe: str, sets: list[str], bucket: int, probe: Path | None, every: int, seed: int,
     device: Device, include_tests: bool,
-) -> None:  # fmt: skip
+) -> Shown[Any]:  # fmt: skip
     """Train an encoder by a recipe, in each process of torchrun, and tell the user; parameters as in `models train`."""
     from driftline.curate.encoders.network import resolve_device
     from driftline.curate.pretrain import RECIPES
@@ -40,10 +41,11 @@ def train_encoder(
     if group.rank == 0:
         run_log.say(tests_note(source, pictures.tests, pictures.dropped))
     facts = train(pictures, rules, out, seed, device, run_log, probe=prober, probe_every=every)
-    if group.rank == 0:
-        knn = f", k-NN accuracy {100 * facts['probe'][-1][1]:.1f} %" if facts["probe"] else ""
-        text = f"{facts['images']:,} images, loss {facts['loss'][-1]:.3f}{knn}, in {out}"
-        show({"out": str(out), **facts}, text)
+    if group.rank > 0:
+        return NOTHING
+    knn = f", k-NN accuracy {100 * facts['probe'][-1][1]:.1f} %" if facts["probe"] else ""
+    text = f"{facts['images']:,} images, loss {facts['loss'][-1]:.3f}{knn}, in {out}"
+    return Shown({"out": str(out), **facts}, text)
 
 
 def _changed(recipe: Recipe, sets: list[str]) -> Recipe:

@@ -1,4 +1,4 @@
-"""`driftline release --to`: an exported release → the Hub or S3."""
+"""`driftline export --to`: an exported release → the Hub or S3."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""`driftline report` and `compare`: rows → pages; two versions of a release, or two folders of rows."""
+"""`driftline report`: rows → pages."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from driftline.curate.core.errors import BadConfig, DriftlineError
+from driftline.curate.core.errors import BadConfig
 from driftline.pipelines.cli.common import (
     Plugins,
     Runs,
@@ -18,78 +18,16 @@ from driftline.pipelines.cli.common import (
     context_of_last,
     log_of,
     option,
-    several,
     show,
 )
 from driftline.pipelines.cli.out import guarded_out
+from driftline.pipelines.commands.release import NO_UPLOADERS
+from driftline.pipelines.kinds import several
 
 if TYPE_CHECKING:
     from driftline.stream_builder.stream import Stream
 
 report_app = typer.Typer()
-NO_UPLOADERS = "Uploaders are not known here: p and intervals count every sample alone. Give --stream."
-
-
-@command(report_app, "compare", "driftline compare photos-v1 photos-v2", panel="Release")
-def compare(
-    first: Annotated[Path, typer.Argument(metavar="A", help="A folder with rows of driftline eval, or a release.")],
-    second: Annotated[Path, typer.Argument(metavar="B", help="Rows on the same streams, or another version.")],
-    out: Annotated[Path | None, option("--out", "DIR", "Rows: folder for the page (default: comparison).")] = None,
-    stream: Streams = None,
-    title: Annotated[str, option("--title", None, "Rows: title of the pages.")] = "",
-    plugins: Plugins = None,
-) -> None:
-    """Compare two versions of a release, or two sets of runs.
-
-    Releases: says for each bucket which scores on A and B may be compared, and why not the others; exit code 1 if none
-    may. Rows: says which learners score higher in B than in A, and which do not differ, on the seeds that both have,
-    and which settings differ; writes a report of both.
-    """
-    from driftline.eval.reporting.two_runs import two_runs, what_differs
-    from driftline.stream_builder.stream import Stream
-
-    releases = [path for path in (first, second) if _is_release(path)]
-    if len(releases) == 1:
-        other = first if releases[0] == second else second
-        raise BadConfig(f"{releases[0]} is a release, and {other} is none.", "Expected two releases, or two of rows.")
-    if releases:
-        if out is not None or stream or title or plugins:
-            options_given = "--out, --stream, --title or --plugin was given for releases."
-            raise BadConfig(options_given, "Expected them with rows only.")
-        from driftline.curate.release import Release
-        from driftline.curate.release.versions.comparison import compare_releases, comparison_text
-
-        comparison = compare_releases(Release.open(first), Release.open(second))
-        show(comparison, comparison_text(comparison))
-        if not comparison["comparable"]:
-            raise DriftlineError("No score on A may be compared with one on B.", "", "The reasons are above.")
-        return
-    out = guarded_out(out or Path("comparison"), "report")
-    admit(plugins)
-    page, differences = two_runs([first, second], out, [Stream.load(place) for place in stream or ()], title)
-    text = [", ".join(filter(None, (f"  {e['learner']}: {_shares(e)}", what_differs(e)))) for e in differences]
-    show(
-        {"out": str(out), "report": str(page), "differences": differences},
-        "\n".join(
-            [
-                *text,
-                *([NO_UPLOADERS] if any(e["uploaders"] == "not known" for e in differences) else []),
-                f"report: {page}",
-            ]
-        ),
-    )
-
-
-def _is_release(path: Path) -> bool:
-    return (path / "release.json").is_file() or any(path.glob("stages/*_publish/release/release.json"))
-
-
-def _shares(entry: dict[str, Any]) -> str:
-    """A, B and the p of one learner."""
-    from driftline.eval.reporting.text import p_text
-
-    values = ["–" if entry[side] is None else f"{100 * entry[side]:.1f}" for side in ("a", "b")]
-    return f"{entry['score']} {values[0]} → {values[1]}, {p_text(entry['p'])}"
 
 
 @command(report_app, "report", "driftline report runs --out report", panel="Evaluate")

@@ -14,10 +14,10 @@ from driftline.pipelines.cli.common import (
     executor_of,
     log_of,
     option,
-    several,
     show,
 )
 from driftline.pipelines.cli.out import guarded_out
+from driftline.pipelines.kinds import several
 
 reproduce_app = typer.Typer()
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from driftline.curate.core.errors import BadConfig
-from driftline.pipelines.cli.common import Device, log_of, show
+from driftline.pipelines.cli.action import Device, Shown
+from driftline.pipelines.cli.common import log_of
 
 BLOCK = 64  # images that are encoded at once
 
 
-def train_clip(source: Path, out: Path, epochs: int, size: int, seed: int, device: Device, include_tests: bool) -> None:
+def train_clip(
+    source: Path, out: Path, epochs: int, size: int, seed: int, device: Device, include_tests: bool
+) -> Shown[Any]:
     """Train a CLIP, and tell the user how well it finds photos that were held out."""
     import numpy as np
     import torch
@@ -62,7 +66,7 @@ def train_clip(source: Path, out: Path, epochs: int, size: int, seed: int, devic
         if found.is_better
         else "That is no more than chance: do not use it. Give the photos captions that name what they show.",
     ]
-    show(document | {"unknown_words": unknown}, "\n".join(lines))
+    return Shown(document | {"unknown_words": unknown}, "\n".join(lines))
 
 
 def unknown_words(source: Path, texts: Sequence[str]) -> dict[str, list[str]]:

@@ -18,7 +18,7 @@ TENTH, TESTS, FEW = 10, 500, 120  # --quick: of the sizes of steps; test samples
 
 def composed(data: Path, quick: bool, base: str, sequence: str) -> Stream:
     """A sequence of shifts of CIFAR, as the paper's code renders it. quick: images of half the height and width."""
-    from driftline.pipelines.face.streams import compose
+    from driftline.pipelines.commands.sources import compose
     from driftline.stream_builder.datasets import Options, open_dataset
     from driftline.stream_builder.shifts.grammar import sizes_of
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from driftline.curate.core.executor.local import default_workers
 from driftline.curate.core.notebook import Thumbnail, table
 from driftline.curate.core.run_log import RunLog
 from driftline.pipelines.config.loader import load
+from driftline.pipelines.kinds import changes_of
 from driftline.pipelines.run import runner
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import folder_of, kept_changes
@@ -101,7 +101,7 @@ class Run:
         self, settings: Mapping[str, Any] = MappingProxyType({}), executor: Executor | None = None, quiet: bool = True
     ) -> Context:
         """What its stages work with: the settings of the last run, and these."""
-        changes = kept_changes(self.path, _changes(settings))
+        changes = kept_changes(self.path, changes_of(settings))
         config = load(self.path / "driftline.yaml", changes)
         return Context(
             self.path, config, RunLog(self.path / "log.jsonl", quiet), executor or Executor(), tuple(changes)
@@ -150,16 +150,6 @@ def _images(fetched: Path) -> str:
         images = [Thumbnail(reader.get(id_), id_) for id_ in index["id"].to_pylist()[:SHOWN]]
     rows = [["", *images[low : low + A_ROW]] for low in range(0, len(images), A_ROW)]
     return table(f"the first {len(images)} images", [], rows)
-
-
-def _changes(settings: Mapping[str, Any]) -> list[str]:
-    """Settings as `--set` takes them; a section may be given as a mapping."""
-    flat = {
-        key if name is None else f"{key}.{name}": value
-        for key, section in settings.items()
-        for name, value in (section.items() if isinstance(section, Mapping) else [(None, section)])
-    }
-    return [f"{key}={json.dumps(value, default=str)}" for key, value in flat.items()]
 
 
 def open_folder(path: str | Path) -> Run | Release | Stream:

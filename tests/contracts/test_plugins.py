@@ -110,13 +110,13 @@ class TestCommandLine:
 
     def test_a_release_is_exported(self, how: str, fixtures: Path, tmp_path: Path) -> None:
         words = ["--format", called("exports", how), "--out", str(tmp_path / "out")]
-        succeeded("release", str(fixtures / "finished"), *words)
+        succeeded("export", str(fixtures / "finished"), *words)
         (written,) = (tmp_path / "out").rglob("labels.tsv")
         assert len(written.read_text().splitlines()) == 24
 
     def test_a_stream_is_exported(self, how: str, fixtures: Path, tmp_path: Path) -> None:
         words = ["--format", called("stream_exports", how), "--out", str(tmp_path / "out")]
-        succeeded("stream", "export", str(fixtures / "finished-stream"), *words)
+        succeeded("export", str(fixtures / "finished-stream"), *words)
         (written,) = (tmp_path / "out").rglob("samples.jsonl")
         stream = dl.Stream.load(fixtures / "finished-stream")
         n = sum(len(split) for step in stream.steps for split in step.splits.values())

@@ -71,7 +71,7 @@ def test_nothing_is_written_outside(attack: str, folder: Path, tmp_path: Path) -
     HOSTILE[attack](folder)
     world = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     out = tmp_path / "deep" / "er" / "out"
-    done = inside("release", folder, "--format", ",".join(EXPORTS), "--out", out)
+    done = inside("export", folder, "--format", ",".join(EXPORTS), "--out", out)
     assert done.returncode == 1
     assert str(folder) in done.stderr.replace("\n", "")
     after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and out not in path.parents}

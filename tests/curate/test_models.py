@@ -132,7 +132,7 @@ class TestGet:
 
     def test_the_cache_is_known_afterwards(self, hub: str, tmp_path: Path) -> None:
         assert with_hub(hub, tmp_path / "home", "models", "get", "RN50:yfcc15m").returncode == 0
-        listed = json.loads(with_hub("http://127.0.0.1:9", tmp_path / "home", "models", "list", "--json").stdout)
+        listed = json.loads(with_hub("http://127.0.0.1:9", tmp_path / "home", "list", "models", "--json").stdout)
         assert [row["name"] for row in listed if row["present"]] == [BUILT_IN, "RN50:yfcc15m"]
 
     def test_a_repository_that_is_gone_is_one_message(self, hub: str, tmp_path: Path) -> None:

@@ -282,7 +282,7 @@ def test_a_large_plan_is_fast(tmp_path: Path) -> None:
 
 
 def test_the_command_shows_and_sends(server: Hub, exports: dict[str, Path], tmp_path: Path) -> None:
-    words = ["release", str(exports["1"].parent / "release-1"), "--format", "huggingface", "--out", str(tmp_path)]
+    words = ["export", str(exports["1"].parent / "release-1"), "--format", "huggingface", "--out", str(tmp_path)]
     shown = CliRunner().invoke(app, [*words, "--to", f"hf:{PLACE}", "--dry-run"])
     assert shown.output.endswith(f"they go to hf:{PLACE}, private.\n")
     assert server.requests == []
@@ -294,6 +294,6 @@ def test_the_command_shows_and_sends(server: Hub, exports: dict[str, Path], tmp_
 
 
 def test_a_strict_release_has_all_sections(exports: dict[str, Path], tmp_path: Path) -> None:
-    words = ("release", exports["1"].parent / "release-1", "--format", "huggingface", "--out", tmp_path / "out")
+    words = ("export", exports["1"].parent / "release-1", "--format", "huggingface", "--out", tmp_path / "out")
     refused = inside(*words, "--strict")
     assert (refused.returncode, "lacks the sections" in refused.stderr) == (2, True)

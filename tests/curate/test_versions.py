@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -9,16 +10,17 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from support.console import inside
 from support.helpers import release_of
 
 from driftline.curate.core.atomic_io import read_json
-from driftline.curate.core.errors import BadConfig, DriftlineError, IntegrityError
+from driftline.curate.core.errors import BadConfig, IntegrityError
 from driftline.curate.release import Release
 from driftline.curate.release.selection import all_splits, split_groups
 from driftline.curate.release.settings import ReleaseSettings
 from driftline.curate.release.versions.comparison import compare_releases, comparison_text
 from driftline.curate.release.versions.former import Former
-from driftline.pipelines.cli.report import compare
+from driftline.pipelines.commands.release import compare
 
 BUCKETS = [{"index": b, "name": str(2010 + b), "start": None, "end": None} for b in (1, 2)]
 CLASSES = ["bus", "car"]
@@ -163,14 +165,14 @@ class TestComparison:
         assert found["2012"]["because"] == ["another end"]
         assert (found["2014"]["compare"], found["2014"]["because"]) == ("none", ["only B has this bucket"])
 
-    def test_the_command_prints_text_and_fails_if_nothing_is_comparable(self, tmp_path, capsys):
+    def test_the_command_prints_text_and_json_and_fails_if_nothing_is_comparable(self, tmp_path: Path) -> None:
         made(tmp_path / "a"), made(tmp_path / "b"), made(tmp_path / "c", photos(5))
-        compare(tmp_path / "a", tmp_path / "b")
-        said = capsys.readouterr().out
+        said = inside("compare", tmp_path / "a", tmp_path / "b").stdout
         assert "  2011  all scores\n" in said
         assert "Learners may be compared if trained up to: 2012" in said
-        with pytest.raises(DriftlineError, match=r"No score on A may be compared with one on B\."):
-            compare(tmp_path / "a", tmp_path / "c")
+        done = inside("compare", tmp_path / "a", tmp_path / "c", "--json")
+        assert (done.returncode, json.loads(done.stdout)["comparable"]) == (1, [])
+        assert "No score on A may be compared with one on B." in done.stderr
         with pytest.raises(BadConfig, match=r"is a release, and .* is none\. Expected two releases, or two of rows"):
             compare(tmp_path / "a", tmp_path)
 

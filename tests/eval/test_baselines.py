@@ -23,7 +23,7 @@ from driftline.eval.leaderboard.verification import ROUNDED, Verdict, examined, 
 from driftline.eval.rows import Run
 from driftline.eval.run import evaluate
 from driftline.pipelines.cli.app import app
-from driftline.pipelines.cli.submission import _repeated_text
+from driftline.pipelines.commands.share import _repeated_text
 from driftline.stream_builder.stream import Stream
 
 ROOT = Path(__file__).resolve().parents[2]

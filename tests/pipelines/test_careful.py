@@ -256,7 +256,7 @@ def test_nothing_prints_a_token(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_an_export_of_addresses_counts_photos_without_one(first: Path, tmp_path: Path) -> None:
-    done = driftline("release", str(first), "--format", "urls", "--out", str(tmp_path / "out"))
+    done = driftline("export", str(first), "--format", "urls", "--out", str(tmp_path / "out"))
     assert (done.returncode, done.stderr.partition(",")[0]) == (0, "Warning: 18 photos have no address")
 
 

@@ -246,7 +246,7 @@ class TestHelp:
             ("run x y", "run got 'y', too."),
             ("run x --until", "--until has no value."),
             ("run x --engine mpi", "Expected one of local, ray, slurm."),
-            ("release x --format clear --out y --dry-run", "--dry-run was given without --to."),
+            ("export x --format clear --out y --dry-run", "--dry-run was given without --to."),
         ],
     )
     def test_wrong_words_are_one_paragraph_with_the_way_out(self, words: str, text: str) -> None:
@@ -269,7 +269,7 @@ class TestHelp:
 
         assert "learners" in completed("driftline list le")
         assert completed("driftline run x --until ta") == ["tally"]
-        assert completed("driftline release x --format clear,web") == ["clear,webdataset"]
+        assert completed("driftline export x --format clear,web") == ["clear,webdataset"]
         assert completed("driftline run x --set release.per_cl") == ["release.per_class="]
         asked = "driftline eval s --protocol near-future --learners er --set "
         assert {"shift=", "memory="} <= {*completed(asked)}

@@ -22,10 +22,9 @@ WORDS = {
     "trace": ["{run}", "car"],
     "annotate": ["{run}"],
     "batch": ["{run}", "--format", "turkle", "--out", "{new}"],
-    "release": ["{run}", "--format", "urls", "--out", "{new}"],
+    "export": ["{run}", "--format", "urls", "--out", "{new}"],
     "stream show": ["{stream}"],
     "stream measure": ["{stream}"],
-    "stream export": ["{stream}", "--format", "npz", "--out", "{new}"],
     "stream from-release": ["{run}", "--out", "{new}"],
     "eval": ["{stream}", "--protocol", "clear-iid", "--learners", "majority", "--out", "{new}"],
 }

@@ -115,10 +115,10 @@ def test_a_kill_between_the_two_renames_loses_nothing(tmp_path: Path, monkeypatc
 def test_exports_of_a_release_and_a_stream_leave_no_older_image(journey: Path, tmp_path: Path) -> None:
     from_release(Release.open(journey), "pixels:8").save(tmp_path / "stream")
     for words, formats in (
-        (["release", str(journey)], ["imagefolder", "clear", "webdataset"]),
-        (["stream", "export", str(tmp_path / "stream")], ["imagefolder", "webdataset"]),
+        (["export", str(journey)], ["imagefolder", "clear", "webdataset"]),
+        (["export", str(tmp_path / "stream")], ["imagefolder", "webdataset"]),
     ):
-        out = tmp_path / f"{words[0]}-exports"
+        out = tmp_path / f"{len(formats)}-exports"
         for name in formats:  # as an older version of the release had it, with an image that was withdrawn since
             refill(out / name, names("shards/withdrawn.tar", "bus/withdrawn.jpg"))
         done = driftline(*words, "--format", ",".join(formats), "--out", str(out))
@@ -277,7 +277,7 @@ def test_a_place_is_a_folder_or_a_file_by_its_suffix(name, suffixes, problem, tm
     [
         "stream from-clear x", "stream from-release x", "stream from-dataset x", "stream from-baseline x",
         "stream compose --base x --sequence C", "stream encode x --encoder ngrams:8", "stream show x",
-        "stream export x --format arrays", "release x --format urls", "models get RN50", "models train x",
+        "export x --format urls", "models get RN50", "models train x",
         "models train x --recipe small", "report x", "compare x y", "audit x", "demo", "batch x --format mturk",
     ],
 )  # fmt: skip

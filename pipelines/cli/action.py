@@ -1,0 +1,171 @@
+"""`@action`: a typed function becomes a command; its signature and docstring are the options and the help of both."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce, wraps
+from operator import or_
+from pathlib import Path
+from types import NoneType
+from typing import Annotated, Any, Generic, Literal, ParamSpec, TypeVar, get_args
+
+import typer
+
+from driftline.pipelines.cli.common import add_command, config_keys, show
+from driftline.pipelines.cli.help import Panel
+from driftline.pipelines.cli.listing import completion
+from driftline.pipelines.kinds import Counts, Data, Names, Place, Settings, StreamPlace, Table
+
+T = TypeVar("T")
+P = ParamSpec("P")
+Device = Literal["auto", "cpu", "cuda"]
+PLACES = Sequence[Place]
+READ: dict[Any, Any] = {  # type → what the command line reads
+    Place: Path, StreamPlace: Path, str | Path: Path, PLACES: list[Path], Names: list[str], Settings: list[str],
+    Data: str, Counts: str, Table: Path | None, int | str: str, str | Sequence[str]: str,
+}  # fmt: skip
+LISTS = (list[str], list[Path])
+FLAGS = {"start": "--from", "settings": "--set", "oracle": "--oracle/--no-oracle"}  # of other names
+LINE = re.compile(r"(\w+)(?: (\S+))?: (.*)")  # of a parameter: its name, what a value looks like, what it means
+SHARED = """
+run DIR: A run folder (it holds driftline.yaml).
+until STAGE: Stop after this stage (driftline list stages).
+start STAGE: Repeat this stage and all later ones (driftline list stages).
+settings KEY=VALUE: Value of a setting, as in release.per_class=50; driftline.yaml lists all. Repeatable.
+workers N|auto: Processes; auto: DRIFTLINE_WORKERS, else one for each core.
+engine: ray: the cluster of RAY_ADDRESS, or this machine; slurm: one job a task.
+reason REASON: Only for this reason (driftline status). Repeatable.
+port N: 0: any free one.
+open: Open the page in the browser.
+plugin MODULE:NAME: Your own protocol, where rows are of it. Repeatable.
+stream STREAM: An evaluated stream: adds its names, dates and images. Repeatable.
+runs RUNS…: Folders with rows of driftline eval.
+again N: How many runs are repeated (default: a tenth).
+public_value TEXT: A text that nobody knew when the file was handed in; with the file's hash it decides which runs are
+    repeated (default: a random one, which is printed).
+include_tests: Learn from test images and their uploaders, too; it is recorded.
+"""
+COMPLETED: dict[str, Any] = {"until": "stages", "start": "stages", "recipe": "recipes", "settings": config_keys}
+LIMITS: dict[str, tuple[float, float | None]] = {  # parameter → smallest, largest
+    "max_minutes": (0, None), "max_usd": (0, None), "older_than": (0, None), "port": (0, 65535), "hours": (0, 168),
+    "copy_bits": (0, 16), "again": (0, None), "bucket": (0, None),
+    "probe_every": (1, None), "split": (0, None), "evaluate": (1, None), "test_size": (1, None), "size": (4, 512),
+    "val_share": (0, 0.9), "test_share": (0, 0.99),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Shown(Generic[T]):
+    """What an action answers."""
+
+    result: T
+    """for Python"""
+    text: str
+    """for people"""
+    document: Any = None
+    """for --json; None: the result"""
+    problem: Exception | None = None
+    """raised on the command line after the answer: its exit code"""
+
+
+NOTHING: Shown[None] = Shown(None, "")  # of a page, which ends with its server
+
+
+def action(
+    example: str, panel: Panel | None = None, *, name: str = "", group: typer.Typer | None = None,
+    needs: Mapping[str, str] | None = None, completes: Mapping[str, Any] | None = None,
+) -> Callable[[Callable[P, Shown[T]]], Callable[P, T]]:  # fmt: skip
+    """Make a command of a function; what Python calls returns `Shown.result`.
+
+    Parameters before the `*` are arguments (but `out`), the others options; those of type Any are of Python only. The
+    docstring has a line `name VALUE: meaning` for each that is not in SHARED. name: of the command, if not that of the
+    function. needs: as in `add_command`. completes: more of COMPLETED.
+    """
+
+    def declare(function: Callable[P, Shown[T]]) -> Callable[P, T]:
+        parameters = {p.name: typed(p, function) for p in inspect.signature(function).parameters.values()}
+        text, own = described(function.__doc__, parameters)
+        meanings = {key: own.get(key) or MEANINGS.get(key, ("", "")) for key in parameters}
+
+        def answer(**values: Any) -> None:
+            given = {key: parameters[key].default if value is None else value for key, value in values.items()}
+            shown: Shown[Any] = function(**given)  # type: ignore[call-arg]
+            if shown is NOTHING:
+                return
+            show(shown.result if shown.document is None else shown.document, shown.text)
+            if shown.problem is not None:
+                raise shown.problem
+
+        known = COMPLETED | dict(completes or {})
+        options = [option_of(p, *meanings[p.name], known) for p in parameters.values() if p.annotation is not Any]
+        words = name or function.__name__
+        add_command(ACTIONS if group is None else group, words, example, panel, needs or {}, text, options, answer)
+
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            return function(*args, **kwargs).result
+
+        result = str(function.__annotations__["return"]).removeprefix("Shown[").removesuffix("]")
+        call.__signature__ = inspect.signature(function).replace(return_annotation=result)  # type: ignore[attr-defined]
+        call.__doc__ = "\n".join([text, "", *(f"{key}: {meaning}" for key, (_, meaning) in meanings.items())])
+        return call
+
+    return declare
+
+
+ACTIONS = typer.Typer()
+
+
+def typed(p: inspect.Parameter, function: Callable[..., Any]) -> inspect.Parameter:
+    """The parameter with its type; the type of a result may be one that is not imported."""
+    return p.replace(annotation=eval(p.annotation, function.__globals__))
+
+
+def described(docstring: str | None, names: Container[str] | None) -> tuple[str, dict[str, tuple[str, str]]]:
+    """The text of a docstring without what it raises; and of each parameter, what a value looks like and what it means.
+    names: of the parameters; None: every line is of one."""
+    meanings: dict[str, tuple[str, str]] = {}
+    text, last = list[str](), ""
+    for line in inspect.cleandoc(docstring or "").split("\n"):
+        match = LINE.fullmatch(line)
+        if match is not None and (names is None or match[1] in names):
+            last = match[1]
+            meanings[last] = match[2] or "", match[3]
+        elif last and line.startswith("    "):
+            meanings[last] = meanings[last][0], f"{meanings[last][1]} {line.strip()}"
+        else:
+            text.append(line)
+    return "\n".join(text).strip(), meanings
+
+
+MEANINGS = described(SHARED, None)[1]
+
+
+def option_of(
+    p: inspect.Parameter, value: str, meaning: str, completed: Mapping[str, Any], is_option: bool | None = None,
+    panel: str | None = None,
+) -> inspect.Parameter:  # fmt: skip
+    """The argument or option of the command line for a parameter; is_option: None by its kind."""
+    kinds = [kind for kind in get_args(p.annotation) if kind is not NoneType]
+    is_optional = NoneType in get_args(p.annotation)
+    plain = reduce(or_, kinds) if is_optional else p.annotation
+    kind, default = READ.get(plain, plain), p.default
+    if kind in LISTS and default is not p.empty:
+        is_optional, default = True, None
+    names = completed.get(p.name)
+    more: dict[str, Any] = {"metavar": value or None, "help": meaning, "rich_help_panel": panel}
+    more["autocompletion"] = completion(names) if isinstance(names, str) else names
+    more["min"], more["max"] = LIMITS.get(p.name, (None, None))
+    if is_option is None:
+        is_option = p.kind is p.KEYWORD_ONLY or p.name == "out"
+    mark = typer.Option(flag_of(p.name), **more) if is_option else typer.Argument(**more)
+    annotation: Any = Annotated[kind | None if is_optional else kind, mark]
+    return p.replace(kind=p.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def flag_of(parameter: str) -> str:
+    """Its option."""
+    return FLAGS.get(parameter, f"--{parameter.replace('_', '-')}")

@@ -1,0 +1,1 @@
+"""Every action, once: a typed function is the Python call, the command, its options and its help."""

@@ -1,0 +1,257 @@
+"""`driftline demo`, `init`, `plan`, `run`, `status`, `trace`: a run folder, from its settings to its release."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from driftline.curate.core.errors import BadConfig, DriftlineError, Waiting
+from driftline.curate.core.executor import Engine, Executor
+from driftline.curate.core.executor.local import default_workers
+from driftline.pipelines.cli.action import Shown, action
+from driftline.pipelines.cli.common import (
+    context_of_last,
+    context_to_run,
+    executor_of,
+    kept_text,
+    log_of,
+    next_step,
+)
+from driftline.pipelines.cli.out import guarded_out
+from driftline.pipelines.kinds import Names, Place, Settings, changes_of, path_of, several
+
+if TYPE_CHECKING:
+    from driftline.pipelines.run.run_folder import Run
+
+Answer = dict[str, Any]
+
+
+def reasons(ctx: typer.Context, incomplete: str) -> list[str]:
+    """For the shell: the reasons for which the run of the command line dropped photos."""
+    from driftline.pipelines.run.state import done_of
+    from driftline.pipelines.stages import STAGES
+
+    root = Path(ctx.params.get("run") or ".")
+    counts = [done["counts"]["dropped"] for name in STAGES if (done := done_of(root, name))]
+    return sorted({reason for dropped in counts for reason in dropped if reason.startswith(incomplete)})
+
+
+@action("driftline demo --out demo", "Start")
+def demo(out: Place = "demo", *, quick: bool = False, real: bool = False) -> Shown[Run]:
+    """Run all steps on built-in or real pictures, offline.
+
+    Photos, build, stream, evaluation, report.
+
+    out DIR: Folder for all results.
+    quick: A smaller world: about a minute.
+    real: Real dated pictures instead: fruit, painted 1904–1942 (public domain).
+    """
+    from driftline.pipelines.run.run_folder import Run
+
+    folder = path_of(out)
+    if not (folder / "driftline.yaml").is_file():  # else the demo goes on, or that run refuses it
+        guarded_out(folder, "run")
+    run_log = log_of(folder / "log.jsonl")
+    if real:
+        if quick:
+            raise BadConfig("--real and --quick exclude each other.", "", "Leave out --quick.")
+        from driftline.pipelines.demo.real import demo as real_demo
+
+        result = real_demo(folder, run_log)
+    else:
+        from driftline.pipelines.demo.journey import QUICK, Scale
+        from driftline.pipelines.demo.journey import demo as journey
+
+        result = journey(folder, QUICK if quick else Scale(), run_log)
+    return Shown(Run(folder), f"report: {result['report']}", {"out": str(folder), **result})
+
+
+def _presets() -> list[str]:
+    from driftline.pipelines.config import presets
+
+    return presets.names()
+
+
+@action("driftline init photos2024 --preset folder", "Build", completes={"preset": _presets})
+def init(
+    path: Place, photos: Any = None, *, preset: str = "folder", settings: Settings = (), force: bool = False
+) -> Shown[Run]:
+    """Write DIR/driftline.yaml: every setting, with a comment.
+
+    path DIR: Folder of the run; created if it does not exist.
+    photos: a data frame, one row a photo, which becomes the collection (DIR/photos.parquet). Columns with names of the
+        collection count (driftline list sources, parquet): path or url, uploaded or taken, label, licence and so on;
+        collection.columns.NAME names another. Paths start from the working directory. The first row without a date or
+        a file raises BadInput.
+    preset NAME: First values (driftline list presets).
+    force: Replace an existing driftline.yaml.
+    """
+    from driftline.curate.core.settings import resolve_path
+    from driftline.curate.sources.base import FileSource
+    from driftline.pipelines.config.loader import load
+    from driftline.pipelines.config.presets import write_run_file
+    from driftline.pipelines.run.run_folder import Run
+
+    folder, changes = path_of(path), changes_of(settings)
+    if photos is not None:
+        from driftline.curate.core.atomic_io import write_parquet
+        from driftline.pipelines.config.photo_table import NAME, collection_of
+
+        collection, table = collection_of(folder, photos, preset, changes)
+        file = write_run_file(folder, preset, [*changes, *changes_of(collection)], force)
+        write_parquet(folder / NAME, table)
+    else:
+        file = write_run_file(folder, preset, changes, force)
+    source = load(file).collection
+    lines = [f"wrote {file} (preset {preset})"]
+    if isinstance(source, FileSource) and "://" not in source.path:
+        collected = resolve_path(source.path, folder)
+        lines += [] if collected.exists() else [f"There is no {collected.absolute()}: set collection.path in {file}."]
+    return Shown(Run(folder), "\n".join([*lines, next_step("plan", folder)]), {"out": str(file)})
+
+
+@action("driftline run photos2024 --until retrieve", "Build")
+def run(
+    run: Place, *, until: str | None = None, start: str | None = None, settings: Settings = (),
+    workers: int | str = "auto", engine: Engine = "local", yes: bool = False,
+) -> Shown[Answer]:  # fmt: skip
+    """Run all stages that are not done yet.
+
+    All settings are checked first; those of --set are kept for the next run, until --set or driftline.yaml changes
+    them. Old output is kept until the new one is complete. The same command continues a run that was stopped or killed.
+    It exits with code 3 where answers are missing: add them (driftline annotate, or a results file in DIR/answers) and
+    run it again.
+
+    yes: Repeat finished work of more than 10 minutes.
+    """
+    from driftline.pipelines.run import runner
+
+    folder = path_of(run)
+    context = context_to_run(folder, changes_of(settings), executor_of(engine, workers))
+    entries = runner.run(context, start, until, yes)
+    missing = next((entry["because"] for entry in entries if "because" in entry), None)
+    lines = [runner.table(entries), *([] if missing else _following(folder, entries))]
+    waits = Waiting("The run waits for answers.", "", missing) if missing else None
+    return Shown({"out": str(folder), "stages": entries}, "\n".join(lines), problem=waits)
+
+
+def _following(folder: Path, entries: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Where the release is and what it is for, or how the run goes on."""
+    if entries[-1]["state"] != "done":
+        return [next_step("run", folder)]
+    from driftline.pipelines.run.state import folder_of
+
+    release = f"release: {folder_of(folder, 'publish') / 'release'}"
+    return [release, next_step("stream", "from-release", folder, "--out", "stream")]
+
+
+@action("driftline plan photos2024", "Build")
+def plan(run: Place, *, until: str | None = None, start: str | None = None, settings: Settings = ()) -> Shown[Answer]:
+    """Show what a run would do and need; change nothing.
+
+    Photos, buckets, candidates, disk, estimated time, answers of people and their cost, the model, the network, what is
+    reused, and problems: with problems the exit code is 1.
+    """
+    return planned(path_of(run), until, start, changes_of(settings))
+
+
+def planned(
+    folder: Path, until: str | None, start: str | None, changes: Sequence[str], grows: bool = False
+) -> Shown[Answer]:
+    """The same; grows: of `driftline grow`, which keeps the borders of the buckets."""
+    from driftline.curate.core.files.walk import one_walk
+    from driftline.pipelines.forecast.needs import forecast
+    from driftline.pipelines.forecast.text import text
+    from driftline.pipelines.run.living import borders_if_grown
+    from driftline.pipelines.run.plan import plan
+
+    context = context_of_last(folder, changes, True, Executor(workers=default_workers()))
+    with one_walk():
+        plans = plan(context, start, until)
+        needs = forecast(context, plans, borders_if_grown(context) if grows else None)
+    lines = "\n".join(filter(None, [kept_text(context, changes), text(plans, needs)]))
+    problems = " ".join(needs["problems"])
+    problem = DriftlineError(f"{folder} cannot run like this: {problems}") if problems else None
+    return Shown({"plan": [asdict(p) for p in plans], **needs}, lines, problem=problem)
+
+
+@action("driftline status photos2024 --json", "Build", completes={"reason": reasons})
+def status(
+    run: Place, reason: Names = (), *, dropped: bool = False, settings: Settings = (), verify: bool = False
+) -> Shown[Answer]:
+    """Show each stage: state, counts, dropped by reason, seconds.
+
+    With the settings of the last run. Missing and cut files are named, with the command that repairs.
+    driftline status DIR --dropped no_upload_date lists the photos that were dropped for this reason.
+
+    reason REASON: --dropped: only these.
+    dropped: List the photos that were dropped, with path or URL.
+    verify: Read all output and compare its checksums.
+    """
+    from driftline.curate.metadata.withdrawals import NAME, withdrawals
+    from driftline.pipelines.run import runner
+    from driftline.pipelines.run.state import left_over
+
+    folder, changes, of_reasons = path_of(run), changes_of(settings), several(reason)
+    context = context_of_last(folder, changes, True)
+    if of_reasons and not dropped:
+        raise BadConfig(f"{of_reasons[0]!r} was given without --dropped.", "Expected both.", "Add --dropped.")
+    entries = runner.status(context, verify)
+    if dropped:
+        from driftline.pipelines.reporting.photos import dropped as rows_of
+        from driftline.pipelines.reporting.photos import text
+
+        rows = rows_of(folder, of_reasons)
+        return Shown({"stages": entries, "dropped": rows}, text(rows, context.config))
+    others = left_over(folder)
+    withdrawn = [one.id for one in withdrawals(folder / NAME)]
+    document: Answer = {"stages": entries} | ({"left_over": others} if others else {})
+    document |= {"withdrawn": withdrawn} if withdrawn else {}
+    lines = [*filter(None, [kept_text(context, changes)]), runner.table(entries), *([others] if others else [])]
+    if withdrawn:
+        from driftline.curate.release.selection import few  # imports numpy
+
+        lines.append(f"withdrawn: {len(withdrawn):,} photos, {few(withdrawn)} ({folder / NAME})")
+    store = context.config.store.folder(folder)
+    if store.is_dir():
+        from driftline.pipelines.run.store import size_of
+
+        document["store"] = size_of(store)
+        lines.append(f"store: {document['store']['files']:,} files, {document['store']['bytes']:,} bytes ({store})")
+    deleted, more = _deleted(folder)
+    return Shown(document | deleted, "\n".join([*lines, *more]))
+
+
+def _deleted(folder: Path) -> tuple[Answer, list[str]]:
+    """What was deleted of people's answers or is being deleted: for --json, and as lines."""
+    from driftline.curate.validation.answers import FORGOTTEN
+    from driftline.pipelines.run.state import INTENT
+
+    if (folder / INTENT).is_file():
+        line = f"answers are being deleted; that was interrupted. Go on: driftline forget {folder} --yes"
+        return {"deleting": True}, [line]
+    if not (folder / FORGOTTEN).is_file():
+        return {}, []
+    from driftline.curate.validation.answers.standing import briefly
+
+    entries, lines = briefly(folder)
+    return {"answers_deleted": entries}, lines
+
+
+@action("driftline trace photos2024 holiday/IMG_0042.jpg", "Build")
+def trace(run: Place, photo: str) -> Shown[Answer]:
+    """Show one photo's history through every stage.
+
+    Where it entered, where it was dropped and why, its bucket, scores and votes.
+
+    photo PHOTO: Path, file name, URL or id of a photo.
+    """
+    from driftline.pipelines.reporting.trace import text
+    from driftline.pipelines.reporting.trace import trace as history_of
+
+    history = history_of(path_of(run), photo)
+    return Shown(history, text(history))

@@ -1,0 +1,90 @@
+"""`driftline browse`, `annotate`, `batch`: pages and files for people."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from driftline.pipelines.cli.action import NOTHING, Shown, action
+from driftline.pipelines.cli.common import context_of_last, counts_text, next_step, say_address
+from driftline.pipelines.cli.out import guarded_out
+from driftline.pipelines.kinds import Names, Place, Settings, changes_of, path_of, several
+
+
+@action("driftline browse photos2024 --open", "Build")
+def browse(path: Place, *, port: int = 8764, open: bool = False) -> Shown[None]:
+    """Look at all photos over time in a browser; try prompts.
+
+    Also dropped ones, with the reason. Filters with counts, a timeline, "more like this", each photo's history, and
+    lists to save. Prompts: the photos that they retrieve in each time bucket, marks of right and wrong ones, and
+    prompts saved for the next run.
+
+    path PATH: A run folder or a release.
+    """
+    from driftline.pipelines.browse.opening import open_collection
+    from driftline.pipelines.browse.server import application
+    from driftline.pipelines.web.local_server import serve
+
+    collection = open_collection(path_of(path))
+    serve(lambda taken: application(collection, taken, ahead=True), port, say_address(open))
+    return NOTHING
+
+
+@action("driftline annotate photos2024 --open", "Label")
+def annotate(
+    run: Place, *, port: int = 8766, export: bool = False, host: str = "127.0.0.1", open: bool = False,
+    settings: Settings = (),
+) -> Shown[Any]:  # fmt: skip
+    """Label images in a browser, with the page of crowd workers.
+
+    Each annotator enters a name; the page can be used with the keyboard alone. driftline run continues with the
+    answers.
+
+    export: Write the answers so far into DIR/answers and exit.
+    host NAME: Also accept requests to this name or address, from elsewhere.
+    """
+    from driftline.pipelines.annotation.batches import export_all
+    from driftline.pipelines.annotation.server import application
+    from driftline.pipelines.web.local_server import serve
+
+    folder = path_of(run)
+    context = context_of_last(folder, changes_of(settings), True)
+    if export:
+        n, place = export_all(context), context.root / context.config.validation.answers
+        text = f"{n:,} answers in {place}\n{next_step('run', folder)}" if n else "no answers yet"
+        return Shown({"answers": n, "out": str(place)}, text if n else f"{text}\n{next_step('annotate', folder)}")
+    waiting = list[str]()
+
+    def say(url: str) -> None:
+        say_address(open)(url)
+        print(*waiting, sep="\n", file=sys.stderr)
+
+    serve(lambda taken: application(context, taken, host, waiting.append), port, say, host)
+    return NOTHING
+
+
+@action("driftline batch photos2024 --format turkle --out for-turkle", "Label", completes={"format": "platforms"})
+def batch(
+    run: Place, *, format: Names, out: Place, image_base_url: str | None = None, hours: float = 72.0,
+    profile: str | None = None, endpoint: str | None = None, predictions: bool = False, settings: Settings = (),
+) -> Shown[dict[str, Any]]:  # fmt: skip
+    """Write the open batch as files for a platform or tool.
+
+    format NAME: Platforms (driftline list platforms).
+    out DIR: Folder; each format gets a subfolder.
+    image_base_url URL: Where the images are: https://…, s3://bucket/prefix (signed URLs) or inline.
+    hours N: s3: for how long the signed URLs are valid.
+    profile NAME: s3: AWS profile.
+    endpoint URL: s3: a compatible server.
+    predictions: label-studio: show annotators the answers of judges.
+    """
+    from driftline.curate.core.outside.s3 import S3
+    from driftline.pipelines.annotation.batches import write_batches
+
+    folder = guarded_out(path_of(out))
+    rules = S3(profile=profile, endpoint=endpoint)
+    context = context_of_last(path_of(run), changes_of(settings), True)
+    counts = write_batches(context, several(format), folder, image_base_url, hours, rules, predictions=predictions)
+    notes = [path.read_text() for name in counts if (path := folder / name / "README.txt").is_file()]
+    text = "\n".join([counts_text(counts, folder), *notes]).rstrip()
+    return Shown({"out": str(folder), "batches": counts}, text)

@@ -1,0 +1,183 @@
+"""`driftline export`, `audit`, `compare`: what is done with a release, or a stream."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from driftline.curate.core.errors import BadConfig, DriftlineError
+from driftline.pipelines.cli.action import Shown, action
+from driftline.pipelines.cli.common import admit, counts_text
+from driftline.pipelines.cli.listing import completion
+from driftline.pipelines.cli.out import guarded_out
+from driftline.pipelines.cli.publishing import check_target, publish
+from driftline.pipelines.kinds import Names, Place, path_of, several
+
+Answer = dict[str, Any]
+NO_UPLOADERS = "Uploaders are not known here: p and intervals count every sample alone. Give --stream."
+
+
+def _formats(incomplete: str) -> list[str]:
+    return sorted({*completion("exports")(incomplete), *completion("stream-exports")(incomplete)})
+
+
+@action(
+    "driftline export photos2024 --format webdataset,clear --out exports", "Release", completes={"format": _formats},
+    needs={"--dry-run --public --token-file --endpoint --profile": "--to"},
+)  # fmt: skip
+def export(
+    path: Place, *, format: Names, out: Place, strict: bool = False, to: str | None = None, dry_run: bool = False,
+    public: bool = False, token_file: Place | None = None, endpoint: str | None = None, profile: str | None = None,
+) -> Shown[Answer]:  # fmt: skip
+    """Export a release or a stream in common formats.
+
+    A release after a checksum test; --to uploads it. An upload continues where it stopped; a version becomes visible at
+    its end, and never changes.
+
+    path PATH: A release, the run that published it, or a stream.
+    format NAME: Formats (driftline list exports, stream-exports), or package.module:name.
+    out DIR: Folder; each format gets a subfolder.
+    strict: Fail if the data card of a release lacks a section that people must write.
+    to TARGET:PLACE: Upload what is exported: hf:USER/NAME, s3:BUCKET/PREFIX.
+    dry_run: --to: show files and sizes, send nothing.
+    public: --to: everybody may read it (default: only you).
+    token_file FILE: --to: the access token (default: HF_TOKEN).
+    endpoint URL: --to: a compatible server.
+    profile NAME: --to s3: AWS profile.
+    """
+    from driftline.curate import export as of_release
+    from driftline.curate.core.outputs import refill_all
+    from driftline.stream_builder import export as of_stream
+
+    names, source, place = several(format), path_of(path), path_of(out)
+    is_stream = (source / "stream.json").is_file()
+    if not names:
+        raise BadConfig("--format is empty.", "Expected a name.")
+    if is_stream and (to or strict):
+        raise BadConfig(f"--to or --strict was given, and {source} is a stream.", "Expected a release.")
+    check_target(to, names)
+    guarded_out(place)
+    exporters = {name: (of_stream if is_stream else of_release).EXPORTS.resolve(name) for name in names}
+    opened = _opened_stream(source) if is_stream else _opened_release(source, strict)
+    filled = refill_all({place / name: partial(exporter, opened) for name, exporter in exporters.items()})
+    counts = {folder.name: count for folder, count in filled.items()}
+    kind = "stream" if is_stream else "release"
+    document, text = {"out": str(place), kind: opened.name, "exports": counts}, counts_text(counts, place)
+    if without := sum(count["images"] - count["with_url"] for count in counts.values() if "with_url" in count):
+        why = "they are local files, or their address has a query and release.columns lacks url"
+        print(f"Warning: {without:,} photos have no address, so nobody can fetch them: {why}.", file=sys.stderr)
+    if to is not None:
+        from driftline.curate.publishing.plan import Settings
+
+        settings = Settings(public, None if token_file is None else path_of(token_file), endpoint, profile)
+        sent = publish(place / names[0], to, dry_run, settings)
+        document, text = {**document, "published": sent[0]}, f"{text}\n{sent[1]}"
+    return Shown(document, text)
+
+
+def _opened_stream(source: Path) -> Any:
+    from driftline.stream_builder.stream import Stream
+
+    return Stream.load(source)
+
+
+def _opened_release(source: Path, strict: bool) -> Any:
+    """The release after a test of its bytes. Raises BadConfig for a card with gaps where that is asked for."""
+    from driftline.curate.release import Release
+    from driftline.curate.release.card_sections import missing_sections
+
+    opened = Release.open(source)
+    opened.verify()
+    if strict and (missing := missing_sections(opened.facts["provenance"]["judgement"])):
+        raise BadConfig(
+            f"The data card of {opened.name} lacks the sections {', '.join(missing)}.",
+            "Expected each as a paragraph that begins with its name in bold.",
+            "Write them into the file that release.judgement names, and publish again.",
+        )
+    return opened
+
+
+@action("driftline audit photos2024 --out audit", "Release")
+def audit(path: Place, *, out: Place | None = None, copy_bits: int = 4) -> Shown[Answer]:
+    """Audit a release or a stream.
+
+    Class balance, near-duplicates across splits and buckets, uploaders in both splits, labels to check, drift, label
+    correlation and the shift S that it suggests.
+
+    path PATH: A release, a run that published one, or a stream.
+    out DIR: Folder for audit.html and audit.json.
+    copy_bits N: Near copies: hash bits (of 64) that may differ.
+    """
+    from driftline.curate.core.atomic_io import write_json, write_text
+    from driftline.pipelines.reporting.audit import audit
+    from driftline.pipelines.reporting.audit_page import lines, page, pictures
+
+    place, document = None if out is None else guarded_out(path_of(out), "audit"), {}
+    findings = audit(path_of(path), copy_bits)
+    if place is not None:
+        write_json(place / "audit.json", findings)
+        write_text(place / "audit.html", page(findings, pictures(path_of(path), findings)))
+        document = {"out": str(place)}
+    return Shown(document | findings, "\n".join(lines(findings)))
+
+
+@action("driftline compare photos-v1 photos-v2", "Release")
+def compare(
+    a: Place, b: Place, *, out: Place | None = None, stream: Sequence[Place] = (), title: str = "", plugin: Names = ()
+) -> Shown[Answer]:
+    """Compare two versions of a release, or two sets of runs.
+
+    Releases: says for each bucket which scores on A and B may be compared, and why not the others; exit code 1 if none
+    may. Rows: says which learners score higher in B than in A, and which do not differ, on the seeds that both have,
+    and which settings differ; writes a report of both.
+
+    a A: A folder with rows of driftline eval, or a release.
+    b B: Rows on the same streams, or another version.
+    out DIR: Rows: folder for the page (default: comparison).
+    title TEXT: Rows: title of the pages.
+    """
+    first, second = path_of(a), path_of(b)
+    releases = [path for path in (first, second) if _is_release(path)]
+    if len(releases) == 1:
+        other = first if releases[0] == second else second
+        raise BadConfig(f"{releases[0]} is a release, and {other} is none.", "Expected two releases, or two of rows.")
+    if releases:
+        if out is not None or stream or title or plugin:
+            options_given = "--out, --stream, --title or --plugin was given for releases."
+            raise BadConfig(options_given, "Expected them with rows only.")
+        return _compared_releases(first, second)
+    from driftline.eval.reporting.two_runs import two_runs, what_differs
+    from driftline.stream_builder.stream import Stream
+
+    place = guarded_out(path_of(out or "comparison"), "report")
+    admit(several(plugin))
+    page, differences = two_runs([first, second], place, [Stream.load(path_of(one)) for one in stream], title)
+    lines = [", ".join(filter(None, (f"  {e['learner']}: {_shares(e)}", what_differs(e)))) for e in differences]
+    lines += [NO_UPLOADERS] if any(e["uploaders"] == "not known" for e in differences) else []
+    document = {"out": str(place), "report": str(page), "differences": differences}
+    return Shown(document, "\n".join([*lines, f"report: {page}"]))
+
+
+def _compared_releases(first: Path, second: Path) -> Shown[Answer]:
+    from driftline.curate.release import Release
+    from driftline.curate.release.versions.comparison import compare_releases, comparison_text
+
+    comparison = compare_releases(Release.open(first), Release.open(second))
+    problem = DriftlineError("No score on A may be compared with one on B.", "", "The reasons are above.")
+    may = comparison["comparable"]
+    return Shown(comparison, comparison_text(comparison), problem=None if may else problem)
+
+
+def _is_release(path: Path) -> bool:
+    return (path / "release.json").is_file() or any(path.glob("stages/*_publish/release/release.json"))
+
+
+def _shares(entry: dict[str, Any]) -> str:
+    """A, B and the p of one learner."""
+    from driftline.eval.reporting.text import p_text
+
+    values = ["–" if entry[side] is None else f"{100 * entry[side]:.1f}" for side in ("a", "b")]
+    return f"{entry['score']} {values[0]} → {values[1]}, {p_text(entry['p'])}"

@@ -1,0 +1,84 @@
+"""Types of parameters that Python and the command line write differently, and what a function reads of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from driftline.curate.core.errors import BadConfig
+
+if TYPE_CHECKING:
+    from driftline.stream_builder.datasets import Dataset
+    from driftline.stream_builder.stream import Stream
+
+    class InFolder(Protocol):
+        """A run or a release."""
+
+        @property
+        def path(self) -> Path:
+            """Its folder."""
+            ...
+
+    Place: TypeAlias = str | Path | InFolder
+    Names: TypeAlias = str | Sequence[str]
+    StreamPlace: TypeAlias = str | Path | Stream
+    Data: TypeAlias = Dataset | str | Path
+    Counts: TypeAlias = str | Sequence[int]
+    Table: TypeAlias = Any
+    Settings: TypeAlias = Mapping[str, Any] | Sequence[str]
+else:
+
+    class Place:
+        """A file or folder, or the run or release in it."""
+
+    class Names:
+        """A name or several; on the command line with commas, or repeated."""
+
+    class StreamPlace:
+        """A stream, or its folder."""
+
+    class Data:
+        """A dataset, its name, or its path."""
+
+    class Counts:
+        """Numbers; on the command line with commas."""
+
+    class Table:
+        """Numbers in rows and columns; on the command line a file of them."""
+
+    class Settings:
+        """Dotted keys, or sections as mappings; on the command line KEY=VALUE."""
+
+
+def path_of(place: Place) -> Path:
+    """Where it is. Raises BadConfig for a stream in memory."""
+    if hasattr(place, "save"):
+        raise BadConfig(f"A {type(place).__name__} in memory was given.", "Expected its folder.", "Save it.")
+    at: str | Path = place if isinstance(place, str | Path) else place.path
+    return Path(at)
+
+
+def places_of(places: Place | Sequence[Place]) -> list[Path]:
+    """The same of one or several."""
+    listed: Any = places if isinstance(places, list | tuple) else [places]
+    return [path_of(place) for place in listed]
+
+
+def several(names: Names | None) -> list[str]:
+    """The names, in order."""
+    text = names if isinstance(names, str) else ",".join(names or ())
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def changes_of(settings: Settings) -> list[str]:
+    """`KEY=VALUE` with dotted keys."""
+    if not isinstance(settings, Mapping):
+        return list(settings)
+    flat = {
+        key if name is None else f"{key}.{name}": value
+        for key, section in settings.items()
+        for name, value in (section.items() if isinstance(section, Mapping) else [(None, section)])
+    }
+    return [f"{key}={json.dumps(value, default=str)}" for key, value in flat.items()]
