@@ -60,10 +60,8 @@ def from_arrays(
     order = np.arange(len(samples))
     if "step" in arrays or samples.time is None:
         step = arrays.get("step", np.zeros(len(samples), np.int64))
-        if step.dtype.kind not in "iu" or (step < 0).any():
-            raise BadArray(
-                f"{what}: step has dtype {step.dtype}, and the minimum {step.min()}.", "Expected integers from 0."
-            )
+        if step.dtype.kind not in "iu" or step.min() < 0:
+            raise BadArray(f"{what}: step has dtype {step.dtype}, or negative numbers.", "Expected integers from 0.")
         values, step = np.unique(step, return_inverse=True)
         names = [str(value) for value in values.tolist()]
     else:

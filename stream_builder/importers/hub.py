@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
@@ -58,22 +59,39 @@ def from_hub(
     folder.mkdir(parents=True, exist_ok=True)
     if work is None:
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    reader = _Reader(time, label, x, folder, size, label_time)
+    reader = _Reader({"time": time, "label": label, "x": x, "label_time": label_time}, folder)
     for name, shard in _shards(path, config, folder):
         reader.read(name, shard)
-    rows, facts = reader.rows(str(path) if not path.exists() else path.resolve().name, time_unit)
-    return cut(rows, period, test_share, seed, facts)
+    name = str(path) if not path.exists() else path.resolve().name
+    if not reader.ids:
+        raise BadInput(f"{name} has no rows.", "Expected one row a sample.")
+    table = reader.table(name)
+
+    def what(row: int) -> str:
+        shard, _, number = reader.ids[row].rpartition("-")
+        return f"{name}, {shard}, row {number}"
+
+    seconds = times_of(table["time"].to_pylist(), what, time_unit)
+    late = label_times(table["label_time"], table["time"], seconds, what, time_unit) if label_time else None
+    y, classes = labelled(texts_of(table["label"].to_pylist(), what, label))
+    samples = Split(reader.samples(table, name, size), y, np.array(reader.ids, np.str_), seconds, label_time=late)
+    side = np.array(reader.sides) if "test" in reader.sides and "" not in reader.sides else None
+    facts = {
+        "from": "hub",
+        "source": f"https://huggingface.co/datasets/{name}" if "/" in name else name,
+        "licence": "see the data set's card",
+        "columns": f"time {time}, label {label}, samples {reader.columns['x']}",
+    }
+    return cut(Rows(name.replace("/", "-"), samples, classes, side), period, test_share, seed, facts)
 
 
 class _Reader:
-    """Collects the columns of all shards; images go to one file per shard, texts stay in memory."""
+    """Collects the columns of all shards; images go to one file per shard, the others stay in memory."""
 
-    def __init__(self, time: str, label: str, x: str | None, folder: Path, size: int, late: str | None) -> None:
-        self.time, self.label, self.x, self.folder, self.size, self.late = time, label, x, folder, size, late
-        self.times: list[Any] = []
-        self.labels: list[Any] = []
-        self.moments: list[tuple[pa.Array, pa.Array]] = []
-        self.texts: list[str] = []
+    def __init__(self, columns: dict[str, str | None], folder: Path) -> None:
+        """columns: role → name, x maybe None."""
+        self.columns, self.folder = {role: column for role, column in columns.items() if column}, folder
+        self.tables: list[pa.Table] = []
         self.ids: list[str] = []
         self.sides: list[str] = []
         self.files: list[Path] = []
@@ -82,44 +100,43 @@ class _Reader:
     def read(self, name: str, shard: Path) -> None:
         """Add all rows of a shard. name: relative to the data set, for ids and the side."""
         schema, batches = _open_shard(shard)
-        for column in (self.time, self.label, *filter(None, (self.x, self.late))):
+        for column in self.columns.values():
             if (times := schema.names.count(column)) != 1:
                 many = "more than one" if times else "no"
                 raise BadInput(f"{name} has {many} column {column!r}.", f"It has {', '.join(schema.names)}.")
-        self.x = self.x or _samples_column(name, schema)
-        is_image = pa.types.is_struct(schema.field(self.x).type)
-        class_names = _class_names(schema, self.label)
+        if "x" not in self.columns:
+            self.columns["x"] = _samples_column(name, schema)
+        is_image = pa.types.is_struct(schema.field(self.columns["x"]).type)
+        class_names = _class_names(schema, self.columns["label"])
         side = next((SIDES[p] for p in _words(name) if p in SIDES), "")
         row = 0
-        with readable(shard, "Expected a shard of a Hugging Face data set."), _file(self, name, is_image) as images:
-            for batch in batches([self.time, self.label, self.x, *([self.late] if self.late else [])]):
+        if is_image:
+            self.files.append(self.folder / f"images-{len(self.files):05d}.bin")
+        images = self.files[-1].open("wb") if is_image else nullcontext()
+        with readable(shard, "Expected a shard of a Hugging Face data set."), images as file:
+            for batch in batches(list(self.columns.values())):
                 check_offsets(batch.columns)
-                if self.late:
-                    self.moments.append((batch.column(self.time), batch.column(self.late)))
-                self.times += batch.column(self.time).to_pylist()
-                self.labels += [_named(value, class_names) for value in batch.column(self.label).to_pylist()]
-                self._add(batch.column(self.x), images, name, row)
+                columns = {role: batch.column(column) for role, column in self.columns.items()}
+                if file is not None:
+                    self._write(columns.pop("x"), file, name, row)
+                elif len(bad := _no_texts(columns["x"])):
+                    kind = type(columns["x"][int(bad[0])].as_py()).__name__
+                    place = f"{name}, row {row + int(bad[0])}"
+                    raise BadInput(f"{place}: {self.columns['x']} is {kind}.", "Expected text in every row.")
+                if class_names and pa.types.is_integer(columns["label"].type):
+                    columns["label"] = pa.array([_named(label, class_names) for label in columns["label"].to_pylist()])
+                self.tables.append(pa.table(columns))
                 self.ids += [f"{name}-{row + i}" for i in range(len(batch))]
                 self.sides += [side] * len(batch)
                 row += len(batch)
 
-    def _add(self, samples: pa.Array, images: IO[bytes] | None, name: str, row: int) -> None:
-        """The samples of a batch that begins at a row of a shard."""
-        if images is None:
-            texts = samples.to_pylist()
-            for i, text in enumerate(texts):
-                if not isinstance(text, str):
-                    raise BadInput(
-                        f"{name}, row {row + i}: {self.x} is {type(text).__name__}.", "Expected text in every row."
-                    )
-            self.texts += texts
-            return
-        # Of a batch all images lie side by side: they are written at once.
+    def _write(self, samples: pa.Array, images: IO[bytes], name: str, row: int) -> None:
+        """The images of a batch that begins at a row of a shard. They lie side by side: they are written at once."""
         has = (place := samples.type.get_field_index("bytes")) >= 0 and samples.type[place].type in BINARY
         data = pc.struct_field(samples, "bytes").cast(pa.large_binary()) if has else pa.nulls(len(samples), BINARY[0])
         sizes = pc.fill_null(pc.binary_length(data), 0).to_numpy(zero_copy_only=False)
         if not sizes.all():
-            problem = f"{name}, row {row + int(sizes.argmin())}: {self.x} has no bytes."
+            problem = f"{name}, row {row + int(sizes.argmin())}: {self.columns['x']} has no bytes."
             raise BadInput(problem, "Expected the image inside the data set, not a path.")
         if not len(sizes):
             return
@@ -129,55 +146,32 @@ class _Reader:
         self.locations.append(np.stack([np.full(len(sizes), len(self.files) - 1), starts, sizes], 1))
         images.write(memoryview(content)[low:high])
 
-    def rows(self, name: str, unit: str) -> tuple[Rows, dict[str, str]]:
-        """The rows of all shards, and facts about them. Raises BadInput."""
-        if not self.ids:
-            raise BadInput(f"{name} has no rows.", "Expected one row a sample.")
+    def table(self, name: str) -> pa.Table:
+        """The columns of all shards by role. Raises BadInput for columns that are of different kinds in shards."""
+        try:
+            return pa.concat_tables(self.tables, promote_options="permissive")
+        except pa.ArrowException as error:
+            problem = f"{name} has a column of another type in another shard ({reason(error)})."
+            raise BadInput(problem, "Expected one type for each.") from None
 
-        def what(row: int) -> str:
-            return f"{name}, {self.ids[row].rpartition('-')[0]}, row {self.ids[row].rpartition('-')[2]}"
-
-        time = times_of(self.times, what, unit)
-        late = None
-        if self.late:
-            kinds = ", ".join(sorted({str(column.type) for pair in self.moments for column in pair}))
-            try:
-                times, comes = (pa.chunked_array(list(columns)) for columns in zip(*self.moments, strict=True))
-            except pa.ArrowInvalid:
-                problem = f"{name}: {self.time} or {self.late} is of another type in another shard ({kinds})."
-                raise BadInput(problem, "Expected one type for each.") from None
-            late = label_times(comes, times, time, what, unit)
-        y, classes = labelled(texts_of(self.labels, what, self.label))
-        longest = max(map(len, self.texts), default=0)
-        if longest * 4 * len(self.texts) > MOST_TEXT:
+    def samples(self, table: pa.Table, name: str, size: int) -> Any:
+        """The images or texts of all shards. Raises BadInput for texts that are too long."""
+        if self.locations:
+            return LazyImages(tuple(self.files), np.concatenate(self.locations).astype(np.int64), size)
+        longest = pc.max(pc.utf8_length(table["x"])).as_py()
+        if longest * 4 * len(table) > MOST_TEXT:
             raise BadInput(
                 f"{name}: texts of up to {longest:,} characters.",
-                f"Expected less than {MOST_TEXT // 4 // len(self.texts):,} for {len(self.texts):,} of them.",
+                f"Expected less than {MOST_TEXT // 4 // len(table):,} for {len(table):,} of them.",
                 "Choose a column of shorter texts with --x.",
             )
-        samples: Any = np.array(self.texts, np.str_)
-        if self.locations:
-            samples = LazyImages(tuple(self.files), np.concatenate(self.locations).astype(np.int64), self.size)
-        side = np.array(self.sides) if "test" in self.sides and "" not in self.sides else None
-        facts = {
-            "from": "hub",
-            "source": f"https://huggingface.co/datasets/{name}" if "/" in name else name,
-            "licence": "see the data set's card",
-            "columns": f"time {self.time}, label {self.label}, samples {self.x}",
-        }
-        columns = Split(samples, y, np.array(self.ids, np.str_), time, label_time=late)
-        return Rows(name.replace("/", "-"), columns, classes, side), facts
+        return np.array(table["x"].to_pylist(), np.str_)
 
 
-def _file(reader: _Reader, name: str, is_image: bool) -> Any:
-    """Where the images of a shard are written; None for texts."""
-    from contextlib import nullcontext
-
-    if not is_image:
-        return nullcontext()
-    path = reader.folder / f"images-{len(reader.files):05d}.bin"
-    reader.files.append(path)
-    return path.open("wb")
+def _no_texts(samples: pa.Array) -> Array:
+    """Places of values that are no texts."""
+    text = samples.type in (pa.string(), pa.large_string())
+    return np.flatnonzero(np.asarray(samples.is_null())) if text else np.arange(len(samples))
 
 
 def _words(name: str) -> list[str]:
@@ -260,8 +254,6 @@ def _class_names(schema: pa.Schema, label: str) -> list[str]:
         return []
 
 
-def _named(value: Any, class_names: list[str]) -> Any:
+def _named(value: int | None, class_names: list[str]) -> str | None:
     """A class by name; -1 is a missing label in `datasets`."""
-    if class_names and isinstance(value, int):
-        return class_names[value] if 0 <= value < len(class_names) else None
-    return value
+    return class_names[value] if value is not None and 0 <= value < len(class_names) else None

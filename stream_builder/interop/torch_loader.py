@@ -1,16 +1,17 @@
-"""Streams for torch: loaders whose batches do not depend on the number of workers."""
+"""Streams for torch, in loaders whose batches do not depend on the number of workers, and for Avalanche."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
+from driftline.curate.core.errors import BadConfig, IncompatibleStream
 from driftline.curate.core.seeding import rng_for
 from driftline.stream_builder.lazy_images import LazyImages
 from driftline.stream_builder.stream import Split, Stream
@@ -142,18 +143,31 @@ def loader(
     return DataLoader(data, batch_size=None, sampler=batches, num_workers=workers)
 
 
-class InOrder(IterableDataset[tuple[torch.Tensor, torch.Tensor]]):
-    """Batches of a split in its own order, from position `start` on: for online learners, and to resume.
+def to_avalanche(stream: Stream, policy: Policy | None = None) -> Any:
+    """`benchmark_from_datasets` with a train experience per step, and a test experience per step with a test split.
 
-    With n workers each reads every n-th batch; torch restores their order.
+    policy: preprocessing of images (default: the stream's own, without augmentation). Needs the extra `avalanche`;
+    raises BadConfig without it, IncompatibleStream for a stream without test splits.
     """
+    try:
+        from avalanche.benchmarks import benchmark_from_datasets
+        from avalanche.benchmarks.utils import make_avalanche_dataset
+        from avalanche.benchmarks.utils.data_attribute import DataAttribute
+    except ImportError:
+        raise BadConfig("Avalanche is not installed.", "", "pip install 'driftline[avalanche]'.") from None
+    policy = policy or policy_of(stream)
+    if not any("test" in step.splits for step in stream.steps):
+        raise IncompatibleStream(
+            f"The stream {stream.name!r} has no test split.", "Expected at least one, for Avalanche's test stream."
+        )
 
-    def __init__(self, split: Split, policy: Policy | None = None, batch: int = 64, start: int = 0) -> None:
-        self.samples, self.batch, self.start = SplitDataset(split, policy or Policy()), batch, start
+    def dataset(split: Split) -> Any:
+        labels = np.asarray(split.y).tolist()
+        tensors = TensorDataset(policy.apply(np.asarray(split.x), None), torch.tensor(labels))
+        attributes = [DataAttribute(labels, "targets"), DataAttribute([0] * len(labels), "targets_task_labels", True)]
+        return make_avalanche_dataset(tensors, data_attributes=attributes)
 
-    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        worker = get_worker_info()
-        first, step = (0, 1) if worker is None else (worker.id, worker.num_workers)
-        n = len(self.samples)
-        for low in range(self.start + first * self.batch, n, step * self.batch):
-            yield self.samples[np.arange(low, min(n, low + self.batch))]
+    return benchmark_from_datasets(
+        train=[dataset(step["train"]) for step in stream.steps],
+        test=[dataset(step["test"]) for step in stream.steps if "test" in step.splits],
+    )

@@ -356,25 +356,12 @@ def words_of(options: dict[str, Any]) -> list[object]:
 @pytest.mark.parametrize(
     ("command", "option", "value"),
     [
-        ("from-clear", "--features", "images:16"),
-        ("from-clear", "--split", 1),
         ("from-clear", "--first-bucket", "prior"),
-        ("from-clear", "--seed", 3),
-        ("from-folder-by-time", "--size", 16),
         ("from-folder-by-time", "--period", "day"),
-        ("from-folder-by-time", "--test-share", 0.75),
-        ("from-folder-by-time", "--seed", 3),
-        ("from-hub", "--size", 16),
         ("from-hub", "--period", "month"),
-        ("from-hub", "--seed", 3),
-        ("from-tic", "--size", 16),
-        ("from-tic", "--period", "2"),
         ("from-tic", "--test-share", 0.75),
-        ("from-tic", "--seed", 3),
         ("from-wild-time", "--seed", 3),
         ("from-wilds", "--size", 16),
-        ("from-wilds", "--period", "month"),
-        ("from-wilds", "--seed", 3),
     ],
 )
 def test_an_option_of_the_command_makes_the_stream_that_the_importer_makes(command, option, value, tmp_path):

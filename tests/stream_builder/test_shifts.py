@@ -18,7 +18,7 @@ from driftline.stream_builder.measures.distances import wasserstein2
 from driftline.stream_builder.measures.shift_distance import measure
 from driftline.stream_builder.shifts.base import rotate
 from driftline.stream_builder.shifts.grammar import parse
-from driftline.stream_builder.shifts.paper import ConditionalRotation, Corruption, LabelFlip, Tint
+from driftline.stream_builder.shifts.paper import ConditionalRotation, Corruption, LabelFlip
 
 
 def dataset(per_class: int = 40, classes: int = 4) -> Dataset:
@@ -51,13 +51,6 @@ def test_corruption_draws_from_minus_three_to_two() -> None:
     values, counts = np.unique(noisy.astype(int) - 100, return_counts=True)
     assert values.tolist() == [-3, -2, -1, 0, 1, 2]
     assert np.abs(counts / counts.sum() - 1 / 6).max() < 0.01
-
-
-def test_tint_saturates_and_leaves_green_and_blue() -> None:
-    x = np.full((2, 4, 4, 3), 250, np.uint8)
-    tinted, _ = Tint().apply(x, np.array([0, 1]), 1, 10, rng_for(0))
-    assert (tinted[..., 0] == 255).all()
-    assert (tinted[..., 1:] == 250).all()
 
 
 def flipped(shift: LabelFlip, count: int, classes: int = 10) -> list[int]:
@@ -219,11 +212,6 @@ def test_bad_datasets_and_sizes_are_named(tmp_path: Path) -> None:
 
 
 class TestMeasure:
-    def test_wasserstein_by_hand(self) -> None:
-        a = np.array([[0.0], [10.0]])
-        assert wasserstein2(a, a + 3) == pytest.approx(3)
-        assert wasserstein2(a, np.array([[10.0], [1.0]])) == pytest.approx(np.sqrt(0.5))
-
     def test_equals_brute_force_on_all_permutations(self) -> None:
         from itertools import permutations
 

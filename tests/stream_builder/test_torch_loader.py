@@ -13,7 +13,7 @@ from driftline.curate.core.seeding import rng_for
 from driftline.stream_builder.builders.release import from_release
 from driftline.stream_builder.builders.shift_sequence import compose
 from driftline.stream_builder.datasets import Dataset, Samples
-from driftline.stream_builder.interop.torch_loader import InOrder, Policy, augmented, loader, policy_of, statistics
+from driftline.stream_builder.interop.torch_loader import Policy, augmented, loader, policy_of, statistics, to_avalanche
 from driftline.stream_builder.lazy_images import LazyImages
 from driftline.stream_builder.stream import Split, Step, Stream
 
@@ -39,13 +39,6 @@ def test_every_sample_comes_once_with_its_own_label() -> None:
     seen = [(x, y) for xs, ys in loader(split, Policy(), 7, augment=False) for x, y in zip(xs, ys, strict=True)]
     sums = {int(x.sum()): int(y) for x, y in seen}
     assert sums == {int(image.sum()): int(label) for image, label in zip(split.x.astype(int), split.y, strict=True)}
-
-
-@pytest.mark.parametrize("workers", [0, 3])
-def test_a_stream_is_read_in_order_from_any_position(workers: int) -> None:
-    data = InOrder(pixels(), batch=8, start=13)
-    found = torch.cat([y for _, y in torch.utils.data.DataLoader(data, batch_size=None, num_workers=workers)])
-    assert found.tolist() == pixels().y[13:].tolist()
 
 
 def test_normalised_images_have_mean_0_and_deviation_1() -> None:
@@ -115,8 +108,6 @@ def test_an_avalanche_strategy_runs_on_a_composed_stream() -> None:
     from avalanche.training.plugins import EvaluationPlugin
     from avalanche.training.supervised import Naive
 
-    from driftline.stream_builder.interop.avalanche import to_avalanche
-
     stream = compose(small_base(), "T:R", (45, 30, 45), 30, 0)
     benchmark = to_avalanche(stream, Policy((), (0.5,) * 3, (0.5,) * 3))
     assert [len(e.dataset) for e in benchmark.train_stream] == [len(s["train"]) for s in stream.steps]
@@ -134,8 +125,6 @@ def test_an_avalanche_strategy_runs_on_a_composed_stream() -> None:
 
 
 def test_a_stream_without_tests_is_no_benchmark() -> None:
-    from driftline.stream_builder.interop.avalanche import to_avalanche
-
     with pytest.raises(IncompatibleStream, match="no test split"):
         to_avalanche(Stream("s", [Step(0, "0", {"train": pixels()})], list("abcd")))
 
