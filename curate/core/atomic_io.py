@@ -11,7 +11,6 @@ import json
 import os
 import re
 import shutil
-import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,7 +25,6 @@ if TYPE_CHECKING:  # imported where they are used: a command's help needs neithe
     import pyarrow as pa
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # flags
 TEMPORARY = ".partial-"  # prefix of every unfinished file
 UPGRADE = "Install that version or a later one: pip install --upgrade driftline."
 
@@ -54,15 +52,13 @@ def writing(path: Path, mode: str = "wb", last: bool = True, secret: bool = Fals
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.parent / f"{TEMPORARY}{os.getpid()}-{path.name}"
-    if not _is_plain(temporary):  # planted, so that our bytes would go elsewhere
-        temporary.unlink()
     try:
         binary = "b" in mode
         with claimed(temporary):
             if secret:
                 temporary.chmod(0o600)
             text: Any = {} if binary else {"encoding": "utf-8", "newline": ""}
-            with open(temporary, mode, opener=no_link, **text) as file:
+            with open(temporary, mode, **text) as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
@@ -77,25 +73,6 @@ def writing(path: Path, mode: str = "wb", last: bool = True, secret: bool = Fals
         if isinstance(error, OSError) and error.filename is None:  # a failed write does not say of what
             error.filename = str(path)
         raise
-
-
-def no_link(path: str, flags: int) -> int:
-    """An `opener` that follows no link in the place of the file, and waits for no pipe."""
-    return os.open(path, flags | NO_LINK, 0o666)
-
-
-def _is_plain(path: Path) -> bool:
-    """Whether there is an ordinary file, or nothing."""
-    try:
-        return stat.S_ISREG(path.lstat().st_mode)
-    except FileNotFoundError:
-        return True
-
-
-def check_plain(path: Path) -> None:
-    """Raise BadInput for a link, a folder or a device in the place of a file that is opened to change it."""
-    if not _is_plain(path):
-        raise BadInput(f"{path} is a link, or no file.", "Expected a file of driftline, or none.", "Move it away.")
 
 
 def remove_tree(folder: Path) -> None:

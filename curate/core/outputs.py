@@ -16,11 +16,6 @@ T = TypeVar("T")
 ELSEWHERE = "Set another --out, or move these files."
 
 
-def refill(out: Path, fill: Callable[[Path], T]) -> T:
-    """`refill_all` of one folder."""
-    return refill_all({out: fill})[out]
-
-
 def refill_all(fills: Mapping[Path, Callable[[Path], T]]) -> dict[Path, T]:
     """Let functions write new folders, then put all of them in the places of the old ones: no file of an older export
     stays, for example an image that was withdrawn since, and after an error all are as they were.

@@ -13,7 +13,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from driftline.curate.core.atomic_io import no_link
 from driftline.curate.core.errors import Unfinished
 from driftline.curate.core.outside.secrets import without_secrets
 
@@ -36,7 +35,7 @@ class RunLog:
             print(without_secrets(f"{time.strftime('%H:%M:%S')} {event}: {about}"), file=sys.stderr, flush=True)
         if self.path is not None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with open(self.path, "a", encoding="utf-8", opener=no_link) as file:
+            with open(self.path, "a", encoding="utf-8") as file:
                 file.write(line + "\n")
 
     def say(self, text: str, **fields: Any) -> None:

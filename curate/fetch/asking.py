@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from driftline.curate.core.atomic_io import no_link
 from driftline.curate.core.outside.http import one_address
 from driftline.curate.core.outside.secrets import without_secrets
 from driftline.curate.fetch import img2dataset, native
@@ -76,5 +75,5 @@ def _slow_hosts(shard: Shard) -> set[str]:
 def _add_slow(folder: Path, hosts: Iterable[str]) -> None:
     """Say to all workers that these hosts are slow."""
     for host in sorted(hosts):
-        with open(folder / SLOW_HOSTS, "a", encoding="utf-8", opener=no_link) as file:
+        with open(folder / SLOW_HOSTS, "a", encoding="utf-8") as file:
             file.write(f"\n{host}\n")

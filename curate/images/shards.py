@@ -16,10 +16,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import sha256_bytes, writing
 from driftline.curate.core.errors import IntegrityError, MissingFile, reason
-from driftline.curate.core.outside.tables import read_parquet
 from driftline.curate.core.parsing import rows_of
 
 Member = tuple[str, bytes]  # name inside the tar, content
@@ -135,20 +135,12 @@ class Reader:
         self.path = shard_path(folder, shard)
         if not (self.path.is_file() and index_path(folder, shard).is_file()):
             raise MissingFile(f"There is no shard {self.path}, or it has no index.", "", "Fetch it again.")
-        index = read_parquet(index_path(folder, shard), ["id", "member", "sha256", "bytes"], "Fetch the shard again.")
-        texts = all(index.schema.field(name).type == pa.string() for name in ("id", "member", "sha256"))
-        sizes = pa.types.is_integer(index["bytes"].type)
-        if not texts or not sizes or not pc.all(_has_size(index)).as_py():
-            raise IntegrityError(
-                f"{index_path(folder, shard)} has a member without a size.", "", "Fetch the shard again."
-            )
-        self._members: dict[str, tuple[int, int, str, str]] = {}  # id → offset, size, SHA-256, name
+        index = pq.read_table(index_path(folder, shard), columns=["id", "member", "sha256", "bytes"])
         rows = [row for row in rows_of(index, *index.column_names) if row[1] is not None]
-        length = self.path.stat().st_size
-        for start, (id_, member, sha, size) in zip(member_starts(row[3] for row in rows), rows, strict=True):
-            if start + size > length:  # more than the memory holds may be said to follow
-                raise IntegrityError(f"{self.path} ends before {member}.", "", "Fetch the shard again.")
-            self._members[id_] = (start - tarfile.BLOCKSIZE, size, sha, member)
+        self._members = {  # id → offset, size, SHA-256, name
+            id_: (start - tarfile.BLOCKSIZE, size, sha, member)
+            for start, (id_, member, sha, size) in zip(member_starts(row[3] for row in rows), rows, strict=True)
+        }
 
     def get(self, id_: str) -> bytes:
         """The bytes of an image. Raises IntegrityError if they do not match the index."""
@@ -186,12 +178,6 @@ def member_starts(sizes: Iterable[int]) -> list[int]:
     """
     blocks = [tarfile.BLOCKSIZE + -(-size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE for size in sizes]
     return [end - size for end, size in zip(accumulate(blocks), (b - tarfile.BLOCKSIZE for b in blocks), strict=True)]
-
-
-def _has_size(index: pa.Table) -> pa.Array:
-    """Whether each row has no member, or one with its checksum and a size from 0."""
-    sized = pc.and_(pc.fill_null(pc.greater_equal(index["bytes"], 0), False), pc.is_valid(index["sha256"]))
-    return pc.or_(pc.is_null(index["member"]), sized)
 
 
 def shard_path(folder: Path, shard: int) -> Path:

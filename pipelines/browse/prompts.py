@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from driftline.curate.core.atomic_io import no_link, read_json, write_text
+from driftline.curate.core.atomic_io import read_json, write_text
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile
 from driftline.curate.core.settings import resolve_path
 from driftline.curate.encoders import Encoder
@@ -121,7 +121,7 @@ class Marks:
         entry = {"concept": concept, "id": id_, "right": right}
         with self._lock:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with open(self.path, "a", encoding="utf-8", opener=no_link) as file:
+            with open(self.path, "a", encoding="utf-8") as file:
                 file.write(json.dumps(entry, ensure_ascii=False) + "\n")
                 file.flush()
                 os.fsync(file.fileno())

@@ -24,7 +24,6 @@ import yaml
 from driftline.curate.core.atomic_io import (
     check_version,
     fingerprint,
-    no_link,
     read_json,
     sha256_file,
     sweep,
@@ -59,7 +58,7 @@ def alone(root: Path) -> Iterator[None]:
         raise BadInput(f"{root.absolute()} is a file.", "Expected a folder.", "Move the file, or name another folder.")
     try:
         root.mkdir(parents=True, exist_ok=True)
-        file = open(root / ".lock", "a+", opener=no_link)  # noqa: SIM115 - it stays open
+        file = open(root / ".lock", "a+")  # noqa: SIM115 - it stays open
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise

@@ -15,7 +15,7 @@ from support.helpers import drifting
 from driftline.curate import encoders
 from driftline.curate.core.atomic_io import TEMPORARY, read_json, write_json, write_text
 from driftline.curate.core.errors import BadConfig, BadInput
-from driftline.curate.core.outputs import refill, refill_all
+from driftline.curate.core.outputs import refill_all
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.system.calls import claimed
 from driftline.curate.release import Release
@@ -43,6 +43,10 @@ def names(*given: str, fail: bool = False) -> Callable[[Path], int]:
         return len(given)
 
     return fill
+
+
+def refill(out: Path, fill: Callable[[Path], int]) -> int:
+    return refill_all({out: fill})[out]
 
 
 def test_no_file_of_an_older_export_stays(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
-from driftline.curate.core.atomic_io import no_link, read_json, write_json
+from driftline.curate.core.atomic_io import read_json, write_json
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, IntegrityError
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.settings import Form, Section
@@ -141,7 +141,7 @@ def _fetch_one(server: Any, place: dict[str, str], path: Path, settings: S3, run
     part = path.with_name(
         f"{path.name}.{version[:16].replace('/', '_')}.part"
     )  # the ETag in the name separates versions
-    with open(part, "ab", opener=no_link) as file, run_log.progress(f"fetch {path.name}", size, "bytes") as tick:
+    with open(part, "ab") as file, run_log.progress(f"fetch {path.name}", size, "bytes") as tick:
         done = file.tell()
         tick(done)
         failures = 0
