@@ -253,13 +253,6 @@ def test_the_learner_never_holds_a_test_split(protocol: str, stream: Stream) -> 
     assert "test" not in spy.splits
 
 
-def test_iid_never_trains_on_test_samples(stream: Stream) -> None:
-    spy = Spy()
-    rows_of("clear-iid", stream, spy)
-    tests = {x.tobytes() for step in stream.steps for x in step["test"].x}
-    assert not tests & {x.tobytes() for batch in spy.seen for x in batch}
-
-
 def test_streaming_tests_only_the_future(stream: Stream) -> None:
     for row in rows_of("clear-streaming", stream, Spy()):
         assert int(row.tested_on) > row.learned_to

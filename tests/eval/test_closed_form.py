@@ -266,14 +266,6 @@ def test_features_that_are_not_finite_and_classes_that_do_not_exist_are_named() 
         begun("ridge").learn(X[:1], np.array([9]))
 
 
-def test_lda_beats_the_nearest_mean_where_directions_have_different_noise() -> None:
-    """The published finding: SLDA above NCM on the same features [Hayes & Kanan 2020]."""
-    x, y = samples(600)
-    test, truth = samples(300, 3)
-    lda = (labels(taught(Slda(), x, y), test) == truth).mean()
-    assert lda > (labels(taught(NearestMean(), x, y), test) == truth).mean() + 0.05
-
-
 def test_answers_alone_need_little_more_memory_than_their_scores() -> None:
     """A confidence would take three further arrays of the scores' size."""
     classes, x = 200, np.ones((2000, WIDTH), np.float32)

@@ -506,16 +506,6 @@ class TestMethods:
 
         assert "has no data for an oracle" in found["skipped"][0]["because"]
 
-    def test_methods_of_other_families_take_the_steps_one_after_the_other(self) -> None:
-        found = evaluate(stream(), "seq-to-final", ["finetune", "nearest-mean"], settings={"finetune.epochs": 20})
-
-        assert [r["learner"] for r in found["results"]] == ["finetune", "nearest-mean"]
-
-    def test_the_other_protocols_say_why_they_skip_them(self) -> None:
-        found = evaluate(stream(), "clear-streaming", ["ft"])
-
-        assert "learns from all steps at once, for the last one" in found["skipped"][0]["because"]
-
     def test_validation_data_may_be_held_out_of_training_data(self) -> None:
         bare = stream()
         bare = Stream("bare", [Step(s.index, s.name, {k: v for k, v in s.splits.items() if k != "val"}) for s in

@@ -101,38 +101,13 @@ def test_one_image_changes_no_statistics_of_batch_normalisation() -> None:
     assert abs(learner.scores(images) - before).max() > 0
 
 
-class SpyAgem(Agem):
-    """Notes what its constraint is computed on."""
-
-    def learn_from(self, past: Any) -> None:
-        self.read.append((past.start, self.past.positions.copy()))
-        super().learn_from(past)
-
-    read: list[tuple[int, Any]]
-
-
-def on_a_stream(memory: int, sample: int = 0) -> SpyAgem:
-    learner = SpyAgem(memory=memory, sample=sample)
-    learner.read = []
+def on_a_stream(memory: int, sample: int = 0) -> Agem:
+    learner = Agem(memory=memory, sample=sample)
     learner.begin(Task(4, (8,), batch=10, updates=4.0), rng_for(0, "mechanisms"))
     history = History([of_step(0), of_step(1)])
     for start in range(0, len(history), 10):
         learner.learn_from(history.past(start, start + 10))
     return learner
-
-
-def test_agem_on_a_stream_reads_a_memory_of_its_size_that_is_a_sample_of_the_past() -> None:
-    learner = on_a_stream(memory=20)
-    for start, positions in learner.read:
-        assert len(positions) == min(20, start)
-        assert len(set(positions.tolist())) == len(positions)
-        assert not len(positions) or positions.max() < start
-    assert learner.read[-1][1].min() < 60  # not the newest alone
-
-
-def test_agem_on_a_stream_reports_the_bytes_of_its_memory() -> None:
-    weights, sample = 4 * 8 * 4 + 4 * 4, 8 * 4 + 8
-    assert on_a_stream(memory=20).stored_bytes() == weights + 20 * sample
 
 
 def test_agem_pays_for_the_samples_that_an_update_reads() -> None:

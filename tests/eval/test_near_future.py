@@ -16,7 +16,6 @@ from driftline.curate.core.seeding import rng_for
 from driftline.eval import checkpoint
 from driftline.eval.experiment.settings import setting_names
 from driftline.eval.history import Past
-from driftline.eval.integrations import Sklearn, Torch
 from driftline.eval.learner import Array, Labels, Learner, Task
 from driftline.eval.learners import LEARNERS
 from driftline.eval.learners.blind import GRID
@@ -184,15 +183,6 @@ class TestBlind:
             right = sum(a == b for a, b in zip(twin, self.LABELS[unscored:], strict=True))
             assert sum(k for where, _, k, _ in rows if where == name) == right, name
 
-    def test_online_it_is_as_good_as_its_curve(self) -> None:
-        curve = blind_curve_of(STREAM)
-        rows = rows_of(LEARNERS["blind"](k=1), batch=64, shift=64)
-        right, n = (sum(row[column] for row in rows if row[0] == "online") for column in (2, 1))
-        y = STREAM.flat("train").y
-        assert (right, n) == ((y[64:] == y[63:-1]).sum(), len(y) - 64)  # the first batch is not scored
-        assert right / n == pytest.approx(curve.accuracy[0, 0], abs=64 / n)
-        assert curve.accuracy[0, 0] > 0.85
-
 
 def _begun(name: str) -> Learner:
     learner: Learner = LEARNERS[name]()
@@ -268,17 +258,6 @@ class TestBudgets:
         ]
         assert found["gradient_steps"] == 54 * 2 * 20 // 400
         assert "overspent" not in found["budget"]
-
-    @pytest.mark.proof("matrix")
-    @pytest.mark.parametrize("updates", [1, 10])
-    def test_wrapped_models_obey_the_budget(self, updates: int) -> None:
-        import torch
-        from sklearn.linear_model import SGDClassifier
-
-        linear = Torch("linear", lambda t: torch.nn.Linear(8, 12), lambda p: torch.optim.SGD(p, 0.1), batch=10)
-        wrapped = [Sklearn("sgd", SGDClassifier()), linear]
-        for result in evaluate(STREAM, "near-future", wrapped, settings={**QUICK, "updates": updates})["results"]:
-            assert result["budget"] == {"updates_paid": updates * 54, "updates_taken": updates * 54}
 
     @pytest.mark.parametrize(("taken", "word"), [(3, "overspent"), (0.5, "underspent"), (0.95, ""), (0, "")])
     def test_one_that_takes_more_or_less_than_its_share_is_reported(self, taken: float, word: str) -> None:
@@ -375,11 +354,6 @@ class TestTheLearningRate:
         assert found["selection"][0]["samples"] == 300  # type: ignore[index]
         assert found["selection"][0]["updates"] == (300 + 1080) / 20 * len(tried)  # type: ignore[index]
         assert found["settings"]["lr"] == "auto"  # type: ignore[index]
-
-    def test_the_run_is_that_of_the_chosen_rate(self) -> None:
-        (auto,) = self.result("fc-only")
-        (fixed,) = self.result("fc-only", lr=auto["chosen"][0]["lr"])  # type: ignore[index]
-        assert auto["scores"] == fixed["scores"]
 
     def test_a_rate_that_is_given_stays(self) -> None:
         given = self.result("fc-only(lr=2.0)", "online-linear", FcOnly(lr=0.5))

@@ -68,10 +68,6 @@ class Decorated(Slotted):
     """The same, decorated."""
 
 
-def test_four_methods_must_be_written() -> None:
-    assert Protocol.__abstractmethods__ == {"check", "task", "run", "score"}
-
-
 @pytest.mark.parametrize("kind", [Slotted, Decorated])
 def test_a_frozen_slotted_or_decorated_protocol_runs_with_its_abilities(kind: type[Protocol], tmp_path: Path) -> None:
     kept: list[Any] = []

@@ -18,11 +18,10 @@ from support.helpers import drifting
 from driftline.curate.core.errors import BadConfig, BadPlugin, IncompatibleStream, UnknownName
 from driftline.curate.core.executor import Executor
 from driftline.eval.answers import evaluate_split
-from driftline.eval.learner import Array, Labels, Learner, Task
+from driftline.eval.learner import Learner, Task
 from driftline.eval.protocol import PROTOCOLS, Protocol, Result, Score, protocol_named
 from driftline.eval.protocols.clear.protocol import Iid
 from driftline.eval.protocols.near_future.protocol import NearFuture
-from driftline.eval.reporting.document import recalls
 from driftline.eval.reporting.files.exports import SCORE_COLUMNS
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.rows import Row
@@ -301,32 +300,6 @@ class TestResults:
         assert frame["n"].tolist() == (n / 2).tolist()
         whole = first.frame().set_index(["score", "seed"])["value"]
         assert whole["balanced_accuracy", 0] == pytest.approx((right / n).mean())
-
-    @pytest.mark.parametrize("untested", [0, 1, 2])
-    def test_case_37_a_class_without_tests_has_no_recall_and_no_part_in_a_mean(self, stream, untested):
-        """It is an answer at times."""
-
-        class Sure(Learner):
-            def begin(self, task: Task, rng: np.random.Generator) -> None: ...
-
-            def predict(self, x: Array) -> Labels:
-                return np.where(np.arange(len(x)) % 3 == 0, untested, (untested + 1) % 3)
-
-            def learn(self, x: Array, y: Labels) -> None: ...
-
-        steps = []
-        for step in stream.steps:
-            test = step["test"]
-            steps.append(replace(step, splits={**step.splits, "test": test.take(np.flatnonzero(test.y != untested))}))
-        found = evaluate(replace(stream, steps=steps), "clear-iid", [Sure()])
-        (result,) = found["results"]
-        recall, n = result["classes"]["recall"], result["classes"]["n"]
-        assert (n[untested], recall[untested], (*result["per_class"], None)[untested]) == (0, None, None)
-        others = [value for value in recall if value is not None]
-        assert len(others) == len(stream.classes) - 1
-        assert result["classes"]["balanced_accuracy"]["mean"] == pytest.approx(np.mean(others))
-        (_, *cells), *_ = recalls({**found, "results": [{**result, "label": "sure"}]})[1]
-        assert [k for k, cell in enumerate(cells) if cell == "–"] == [untested]
 
     def test_a_score_that_was_never_reached_is_nan(self, stream: Stream) -> None:
         frame = evaluate(stream, "ocrr", ["majority"], settings={"held_out": 1}).frame()

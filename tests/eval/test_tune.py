@@ -12,7 +12,6 @@ from support.console import handed, inside
 from support.helpers import correlated, drifting
 
 from driftline.curate.core.errors import BadConfig, Diverged
-from driftline.curate.core.executor import Executor
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.experiment.tune import choice_text
 from driftline.eval.learner import Array, Labels, Learner, Task
@@ -133,18 +132,6 @@ def test_a_candidate_that_diverges_is_skipped() -> None:
     assert found["chosen"] == [{"knob": 2}]
     bad = evaluate(stream, "clear-iid", [Explodes()], tune={"knob": [1]})
     assert "diverged" in bad["skipped"][0]["because"]
-
-
-def test_processes_choose_what_one_would(tmp_path: Path) -> None:
-    stream = drifting(steps=2).save(tmp_path / "s")
-    names, settings, grid = ["finetune", "majority"], {"epochs": 5}, {"lr": [1e-6, 0.5]}
-    one = evaluate(stream, "clear-iid", names, [0], settings, tmp_path / "a", tune=grid)
-    by = {r["learner"]: r for r in one["results"]}
-    assert by["finetune"]["chosen"] == [{"lr": 0.5}]
-    assert "chosen" not in by["majority"]
-    two = evaluate(stream, "clear-iid", names, [0], settings, tmp_path / "b", stream_folder=tmp_path / "s",
-                   executor=Executor(workers=2), tune=grid)  # fmt: skip
-    assert [r["scores"] for r in two["results"]] == [r["scores"] for r in one["results"]]
 
 
 def test_an_unknown_setting_is_refused() -> None:
