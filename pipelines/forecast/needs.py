@@ -18,12 +18,9 @@ import pyarrow.parquet as pq
 from driftline.curate.core.errors import DriftlineError, Shortage, explained
 from driftline.curate.encoders.weights import KNOWN, hub, is_here, reachable, repository_of, unreachable
 from driftline.curate.fetch.address_guard import guard, mostly_private
-from driftline.curate.retrieval.best_lists import list_bytes
 from driftline.pipelines.annotation.batches import open_batch
-from driftline.pipelines.forecast import contents
 from driftline.pipelines.forecast.again import again, expected_questions, questions
-from driftline.pipelines.forecast.contents import Cut, all_taken, column_notes, cut
-from driftline.pipelines.forecast.sample import Sample, sample_of
+from driftline.pipelines.forecast.sample import Cut, Sample, column_notes, cut, sample_of, without_licence
 from driftline.pipelines.forecast.times import records, times
 from driftline.pipelines.run.plan import Verdict, make
 from driftline.pipelines.run.stage import Context, reasons_text
@@ -74,7 +71,7 @@ def forecast(context: Context, plans: Sequence[Verdict], borders: Mapping[str, A
     wanted = _wanted(context, buckets, problems) if buckets is not None and "retrieve" in todo else None
     refused = None
     if sample is not None and "publish" in todo:
-        refused = contents.without_licence(context, sample.table, problems)
+        refused = without_licence(context, sample.table, problems)
     counts = records(context, todo, rows, photos, wanted)
     estimates = times(context, counts, bool(urls), rate, needed or {})
     return {
@@ -90,11 +87,9 @@ def forecast(context: Context, plans: Sequence[Verdict], borders: Mapping[str, A
         "undecided": None if pieces is None else pieces.undecided,
         "thin": None if pieces is None else pieces.thin,
         "buckets": buckets,
-        "uploaders": None if sample is None else _uploaders(sample, context.config.release.test_share),
         "without_licence": refused,
         "candidates": wanted,
         "without_candidates": _without_candidates(context, todo),
-        "search": _search(context, photos, buckets) if "retrieve" in todo else None,
         "questions": _noted(problems, lambda: _questions(context, wanted, todo)),
         "disk": _disk(context, sample, photos, todo),
         "model": model,
@@ -130,14 +125,6 @@ def _cut(context: Context, sample: Sample, todo: set[str], borders: Mapping[str,
     return cut(context, sample.table, sample.photos / len(sample.table), "bucket" in todo, borders)
 
 
-def _uploaders(sample: Sample, share: float) -> dict[str, Any] | None:
-    """How many there are in the sample, and those that alone have more photos than are to be tested; None if the source
-    names none. Which are too large for a bucket or class shows when the release is made."""
-    photos = Counter(user for user in sample.table["user"].to_pylist() if user)
-    large = [n for n in photos.values() if n > share * len(sample.table)]
-    return {"number": len(photos), "too_large": len(large), "photos_of_these": sum(large)} if photos else None
-
-
 def _wanted(context: Context, buckets: list[dict[str, Any]], problems: dict[str, None]) -> dict[str, Any]:
     """Candidates in each bucket, and the buckets that have too few photos for them."""
     settings = context.config.retrieve
@@ -150,10 +137,9 @@ def _wanted(context: Context, buckets: list[dict[str, Any]], problems: dict[str,
         way_out = "Lower retrieve.per_class, or set retrieve.short to fewer."
         problems[f"Too few photos for {each:,} candidates in {which}. {way_out}"] = None
     images = sum(min(each, b["photos"]) for b in buckets)
-    taken = [b["name"] for b in buckets if background and all_taken(settings, b["photos"])]
     return {
         "concepts": concepts, "per_class": settings.per_class, "background": background, "each_bucket": each,
-        "images": images, "short_buckets": short, "no_background": taken,
+        "images": images, "short_buckets": short,
     }  # fmt: skip
 
 
@@ -164,18 +150,6 @@ def _without_candidates(context: Context, todo: set[str]) -> str:
     file = _folder(context, "retrieve") / "candidates.parquet"
     known = "retrieve" not in todo and file.is_file()
     return without_candidates(file, context.config.retrieve.complete_concepts()) if known else ""
-
-
-def _search(context: Context, photos: int | None, buckets: list[dict[str, Any]] | None) -> dict[str, Any] | None:
-    """Passes over the vectors, their bytes (None: their width is not known before embed), and the lists' bytes."""
-    settings = context.config.retrieve
-    if photos is None or buckets is None:
-        return None
-    stored = sum(file.stat().st_size for file in (_folder(context, "embed") / "img_emb").glob("*.npy"))
-    depth = min(settings.depth, max([1, *(b["photos"] for b in buckets)]))
-    size = list_bytes(2 * len(settings.concepts) * len(buckets), depth)
-    return {"passes": 1, "vectors": photos, "bytes": stored or None, "list_bytes": size,
-            "on_disk": size > settings.memory << 20}  # fmt: skip
 
 
 def _share_of_images(context: Context, addresses: bool, needed: Mapping[str, Any] | None) -> tuple[float, str | None]:

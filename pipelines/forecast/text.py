@@ -36,11 +36,6 @@ def text(plans: Sequence[Verdict], needs: dict[str, Any]) -> str:
         add("dates", sentence)
     for head, sentence in [*_buckets(needs), *_owners(needs), *_candidates(needs)]:
         add(head, sentence)
-    if (searched := needs["search"]) is not None:
-        size = "" if searched["bytes"] is None else f" ({searched['bytes'] / 1e6:,.1f} MB)"
-        where = "in a temporary file" if searched["on_disk"] else "in memory"
-        lists = f"lists of {searched['list_bytes'] / 1e6:,.1f} MB {where}"
-        add("search", f"one pass over {searched['vectors']:,} vectors{size}; {lists}")
     disk = needs["disk"]
     if disk["bytes"]:
         guess = "" if disk["known_by"] == "files" else f" (at {disk['known_by']})"
@@ -90,10 +85,7 @@ def _bases(needs: dict[str, Any]) -> str:
 
 
 def _owners(needs: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Uploaders with too many photos, and photos whose licences permit no copies."""
-    if (uploaders := needs["uploaders"]) is not None and uploaders["too_large"]:
-        always = f"{uploaders['too_large']} of {uploaders['number']:,} always train"
-        yield "uploaders", f"{always}: too many photos to be tested"
+    """Photos whose licences permit no copies."""
     if (refused := needs["without_licence"]) is not None:
         yield "licences", f"{refused['photos']:,} of {refused['of']:,} permit no copies: only addresses are published"
 
@@ -116,8 +108,8 @@ def _candidates(needs: dict[str, Any]) -> list[tuple[str, str]]:
         return [("candidates", needs["without_candidates"])] if needs["without_candidates"] else []
     background = f" + {wanted['background']:,} of the background" if wanted["background"] else ""
     lines = [("candidates", f"{wanted['concepts']} concepts × {wanted['per_class']:,}{background} in each bucket")]
-    notes = {"short_buckets": "fewer photos than that", "no_background": "no photo is left for the background"}
-    return lines + [("", f"{few(wanted[key])}: {note}") for key, note in notes.items() if wanted[key]]
+    short = wanted["short_buckets"]
+    return lines + ([("", f"{few(short)}: fewer photos than that")] if short else [])
 
 
 def _dates(needs: dict[str, Any]) -> Iterator[str]:

@@ -13,7 +13,7 @@ import re
 import shutil
 import socket
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
@@ -30,7 +30,7 @@ from driftline.curate.core.atomic_io import (
     write_json,
 )
 from driftline.curate.core.errors import BadInput, Busy, DriftlineError, MissingFile
-from driftline.curate.core.files.digests import Content, content_digest, files_of, full_digest, full_digests, listing
+from driftline.curate.core.files.digests import content_digest, files_of, full_digest, full_digests, listing
 from driftline.curate.core.run_log import last_event
 from driftline.curate.core.system.calls import lock
 from driftline.curate.core.system.own_code import codes_of
@@ -41,12 +41,6 @@ from driftline.pipelines.stages import STAGES
 
 DONE, BEGUN, FILES, RECORD = "done.json", "begun.json", "files.json", "record.json"
 INTENT = "forgetting.json"  # in the run folder while answers are being deleted
-NUMBER = (int, float)
-# What done.json needs, its counts need, and begun.json may have.
-OF_DONE = {"stage": str, "fingerprint": str, "counts": dict, "seconds": NUMBER, "outside": list, "content": str}
-OF_COUNTS = {"read": int, "kept": int, "dropped": dict}
-OF_BEGUN = {"fingerprint": str, "because": str, "retry": list, "spent": NUMBER}
-
 Outside = list[list[str]]  # name, digest
 
 
@@ -119,21 +113,15 @@ def done_of(root: Path, name: str) -> dict[str, Any] | None:
     Raises BadInput if another release of driftline wrote it.
     """
     path = folder_of(root, name) / DONE
-    done = _read(path)
-    try:
+    done: dict[str, Any] | None = _read(path)
+    if done is not None:
         check_version(path, done["version"], VERSION, "Build it again in a new folder: driftline init.")
-    except (ValueError, AttributeError, TypeError, KeyError):
-        return None
-    if not _is_mark(done, OF_DONE) or not _is_mark(done["counts"], OF_COUNTS):
-        return None
-    return done if all(isinstance(n, int) for n in done["counts"]["dropped"].values()) else None
+    return done
 
 
 def begun_of(folder: Path) -> dict[str, Any]:
     """`begun.json` of unfinished work: its fingerprint, and why it stopped; {} without one."""
-    begun = _read(folder / BEGUN)
-    kinds = {key: kind for key, kind in OF_BEGUN.items() if isinstance(begun, dict) and key in begun}
-    return begun if _is_mark(begun, kinds) else {}
+    return _read(folder / BEGUN) or {}
 
 
 def kept_changes(root: Path, changes: Sequence[str] = ()) -> list[str]:
@@ -142,10 +130,7 @@ def kept_changes(root: Path, changes: Sequence[str] = ()) -> list[str]:
     Of the last run's, those go whose key `changes` names again, and those whose value in driftline.yaml has been edited
     since: the newest word counts.
     """
-    record = _read(root / RECORD)
-    earlier = record.get("changes") if isinstance(record, dict) else None
-    if not isinstance(earlier, dict):
-        return list(changes)
+    earlier = (_read(root / RECORD) or {"changes": {}})["changes"]
     now, named = _in_file(root, earlier), [f"{change.partition('=')[0]}." for change in changes]
     kept = [change for change, before in earlier.items() if now[change] == before]
     return [change for change in kept if not f"{change.partition('=')[0]}.".startswith(tuple(named))] + list(changes)
@@ -177,11 +162,6 @@ def _read(path: Path) -> Any:
         return read_json(path)
     except (DriftlineError, OSError):
         return None
-
-
-def _is_mark(value: Any, kinds: Mapping[str, Any]) -> bool:
-    """Whether it is an object with values of these kinds."""
-    return isinstance(value, dict) and all(isinstance(value.get(key), kind) for key, kind in kinds.items())
 
 
 def settle(folder: Path) -> None:
@@ -272,27 +252,24 @@ class StageState:
     def damage(self, read_all: bool = False) -> list[str]:
         """Files of finished output that are missing or have another size, by name; or other bytes, which are read if
         the file was changed after `done.json` (read_all: always)."""
-        sizes = _read(self.folder / FILES)
-        try:
-            "".join(sizes).encode()  # half of a surrogate pair names no file
-            listed = {str(name): Content(int(size), str(digest)) for name, (size, digest) in sizes.items()}
-        except (ValueError, TypeError, AttributeError, OverflowError):
+        listed = _read(self.folder / FILES)
+        if listed is None:
             return [FILES]
         done = (self.folder / DONE).stat().st_mtime_ns if (self.folder / DONE).is_file() else 0
 
-        def is_same(path: Path, content: Content) -> bool:
+        def is_same(path: Path, size: int, sha256: str) -> bool:
             try:
                 facts = path.stat()
-                if facts.st_size != content.size:
+                if facts.st_size != size:
                     return False
                 if read_all:
-                    return sha256_file(path) == content.sha256
+                    return sha256_file(path) == sha256
                 is_later = done and facts.st_mtime_ns > done
-                return not is_later or full_digest(path, self.root / MEMORY) == content.sha256
-            except (OSError, ValueError):  # ValueError: a name that no file can have
+                return not is_later or full_digest(path, self.root / MEMORY) == sha256
+            except OSError:
                 return False
 
-        return [name for name, content in listed.items() if not is_same(self.folder / name, content)]
+        return [name for name, content in listed.items() if not is_same(self.folder / name, *content)]
 
     def unfinished_work(self) -> Path | None:
         """The folder with unfinished work of these settings and inputs. Raises MissingFile."""

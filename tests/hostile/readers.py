@@ -642,28 +642,6 @@ def settings(folder: Path) -> None:
     load(folder / "driftline.yaml")
 
 
-def marks(folder: Path) -> None:
-    from driftline.pipelines import VERSION
-
-    run_file(folder)
-    place = folder / "stages" / "01_ingest"
-    write_json(place / "done.json", {"stage": "ingest", "fingerprint": "a", "inputs": [], "seconds": 1.0,
-                                     "counts": {"read": 3, "kept": 2, "dropped": {"x": 1}}, "version": VERSION,
-                                     "content": "c", "outside": {}})  # fmt: skip
-    write_json(place / "files.json", {"done.txt": [3, "0" * 64]})
-    write_json(folder / "stages" / "02_filter" / "begun.json", {"fingerprint": "a", "because": "x", "spent": 1.0})
-    write_json(folder / "record.json", {"changes": [], "seconds": {}})
-    (folder / "log.jsonl").write_text('{"time": "2026-01-01T00:00:00", "event": "started", "stage": "ingest"}\n')
-
-
-@reader(marks)
-def state_of_a_run(folder: Path) -> None:
-    from driftline.pipelines.run.run_folder import Run
-    from driftline.pipelines.run.runner import table
-
-    table(Run.open(folder).status())
-
-
 @reader(
     files(
         {

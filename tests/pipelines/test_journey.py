@@ -22,7 +22,7 @@ from driftline.curate.release import Release
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.demo.draw import CONCEPTS
 from driftline.pipelines.demo.odd import RESET_DAY
-from driftline.pipelines.forecast.contents import resets
+from driftline.pipelines.forecast.sample import resets
 from driftline.pipelines.reporting.trace import trace
 from driftline.pipelines.run.plan import plan
 from driftline.pipelines.run.runner import run, status

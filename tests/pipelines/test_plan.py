@@ -22,7 +22,6 @@ from support.helpers import album, photo_config, yfcc_line
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.encoders.weights import reachable
-from driftline.curate.retrieval.best_lists import list_bytes
 from driftline.curate.validation.settings import PRICES
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.forecast.needs import forecast
@@ -105,7 +104,6 @@ def test_photos_buckets_candidates_and_bytes_are_counted_before_anything_ran(own
     assert document["buckets"] == [{"name": str(year), "photos": 20} for year in (2010, 2011, 2012)]
     assert document["candidates"] == {
         "concepts": 2, "per_class": 6, "background": 0, "each_bucket": 12, "images": 36, "short_buckets": [],
-        "no_background": [],
     }  # fmt: skip
     sizes = [photo.stat().st_size for photo in (own / "photos").rglob("*.jpg")]
     assert document["disk"]["bytes"] == pytest.approx(sum(sizes), abs=60)
@@ -130,15 +128,6 @@ def test_every_file_of_a_folder_is_in_the_plan_and_in_the_counts(own: Path) -> N
     last = trace(own, "2011-05-06.jfif")["events"][-1]
     assert (last["shown"], last["width"], last["height"]) == ("turned upright", 40, 60)
     assert {row["reason"] for row in dropped(own)} == {"not_a_photo", "sidecar"}
-
-
-def test_the_search_is_one_pass_whatever_it_looks_for(own: Path) -> None:
-    document = found(own)["search"]
-    assert document["passes"] == 1
-    assert document["vectors"] == 60
-    assert document["list_bytes"] == list_bytes(2 * 2 * 3, 20)
-    assert document["bytes"] is None
-    assert not document["on_disk"]
 
 
 def test_nothing_is_changed(own: Path) -> None:
@@ -243,22 +232,6 @@ def test_servers_are_tried_and_sent_nothing(tmp_path: Path, listener: Listener) 
     assert document["problems"] == []
     alone = found(table_of(tmp_path / "alone", gone))
     assert alone["problems"] == [f"No server of the photos answers: {gone}."]
-
-
-def test_an_uploader_who_is_too_large_to_be_tested_is_counted(tmp_path: Path) -> None:
-    root = tmp_path / "run"
-    root.mkdir()
-    users = ["big"] * 7 + [f"u{i}" for i in range(11)]
-    days = (f"https://127.0.0.1:9/{i}.jpg,20{10 + i % 3}-05-01,{user}" for i, user in enumerate(users))
-    (root / "photos.csv").write_text("\n".join(["url,day,who", *days]))
-    source = "{source: delimited, path: photos.csv, columns: {url: url, uploaded: day, user: who}}"
-    old = "{source: folder, path: photos, label: parent, dates: [path]}"
-    (root / "driftline.yaml").write_text(photo_config("  per_class: 6").replace(old, source))
-    here = context(root)
-    document = forecast(here, plan(here))
-    assert document["uploaders"] == {"number": 12, "too_large": 1, "photos_of_these": 7}
-    assert "uploaders  1 of 12 always train: too many photos to be tested" in text(plan(here), document)
-    assert found(root, "release.test_share=0.5")["uploaders"]["too_large"] == 0
 
 
 def test_a_refused_address_is_not_asked(listener: Listener) -> None:
