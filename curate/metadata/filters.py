@@ -121,9 +121,7 @@ def was_withdrawn(photos: Sequence[Withdrawal]) -> Filter:
         if not addresses:
             return by_id
         urls = table["url"].to_pylist()
-        by_url = [
-            url is not None and any(address_digest(url, form) in addresses for form in (False, True)) for url in urls
-        ]
+        by_url = [url is not None and address_digest(url) in addresses for url in urls]
         return pc.or_(by_id, pa.array(by_url, pa.bool_()))
 
     return of

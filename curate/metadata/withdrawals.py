@@ -33,10 +33,9 @@ class Withdrawal(NamedTuple):
     """digest of the photo's URL; "" without one"""
 
 
-def address_digest(url: str, as_written: bool = False) -> str:
-    """32 hexadecimal digits for a URL in one form, or as written (older lists): a list names no address."""
-    text = url if as_written else one_address(url) or url
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+def address_digest(url: str) -> str:
+    """32 hexadecimal digits for a URL in one form: a list names no address."""
+    return hashlib.sha256((one_address(url) or url).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def withdrawals(path: Path) -> list[Withdrawal]:

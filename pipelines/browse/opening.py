@@ -1,25 +1,192 @@
-"""The photos of a run or a release."""
+"""The photos of a run folder or a release: of a run everything that ingest read, also what was dropped, and why."""
 
 from __future__ import annotations
 
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import Lock
 
 import duckdb
 import pyarrow as pa
 
-from driftline.curate.core.errors import BadInput
+from driftline.curate.bucketing.settled import settle, settled_dates
+from driftline.curate.core.atomic_io import read_json
+from driftline.curate.core.errors import BadInput, DriftlineError, MissingFile
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.executor.local import default_workers
 from driftline.curate.core.outside.names import inside
+from driftline.curate.encoders import Encoder
+from driftline.curate.images.local_files import read_local
+from driftline.curate.images.shards import Reader
+from driftline.curate.metadata.released_ids import released_ids
+from driftline.curate.metadata.withdrawals import address_digest, withdrawals
 from driftline.curate.release import Release
-from driftline.curate.retrieval.vector_store import VectorFile, vector_file
+from driftline.curate.retrieval.retrieve import text_encoder
+from driftline.curate.retrieval.vector_store import Store, VectorFile, vector_file
 from driftline.pipelines.browse.collection import Collection, Row, Source
-from driftline.pipelines.browse.run_table import run_collection
+from driftline.pipelines.reporting.photos import photos
+from driftline.pipelines.reporting.trace import trace
 from driftline.pipelines.run.run_folder import Run, open_folder
+from driftline.pipelines.run.stage import Context
+from driftline.pipelines.run.state import done_of, folder_of
+from driftline.pipelines.stages.bucket import settled_of
+from driftline.pipelines.stages.embed import spec_of
+from driftline.pipelines.stages.filter import FilterTable
 from driftline.pipelines.web.dates import labels
+
+LARGEST = 64 << 20  # bytes of a local file that is shown
+# The first stage that dropped a photo gives the reason. A record that filter dropped may have the id of a photo that is
+# kept: nothing that later stages know of this id is its own.
+QUERY = r"""
+WITH judges AS (SELECT id, list_sort(list(DISTINCT worker)) AS judge FROM answers WHERE fault IS NULL GROUP BY id
+), late AS (SELECT row, any_value(reason) AS reason FROM drops WHERE stage = 'filter' GROUP BY row
+), lost AS (
+  SELECT id, min_by(stage || ': ' || reason, number) AS reason FROM drops WHERE stage NOT IN ('ingest', 'filter')
+  GROUP BY id
+), faults AS (SELECT DISTINCT ON (id) id, shard, fault FROM fetched
+), records AS (
+  SELECT i.*, l.reason AS late, CASE WHEN l.reason IS NULL THEN i.id END AS passed FROM ingested i
+  LEFT JOIN late l USING (row)
+), traced AS (
+  SELECT i.*, m.bucket AS number, CASE WHEN f.fault IS NULL THEN f.shard END AS shard,
+    j.verdict, w.judge, v.vector, p.id AS release_id,
+    coalesce(p.class, CASE WHEN j.verdict = 'kept' THEN j.concept END, c.concept, i.label) AS class,
+    CASE
+      WHEN i.late IS NOT NULL THEN 'filter: ' || i.late
+      WHEN p.id IS NOT NULL THEN NULL
+      ELSE o.reason
+    END AS reason
+  FROM records i LEFT JOIN faults f ON f.id = passed LEFT JOIN lost o ON o.id = passed
+  LEFT JOIN members m ON m.id = passed LEFT JOIN chosen c ON c.id = passed
+  LEFT JOIN judged j ON j.id = passed LEFT JOIN judges w ON w.id = passed LEFT JOIN renamed r ON r.id = passed
+  LEFT JOIN published p ON p.id = coalesce(r.released, passed)
+  LEFT JOIN vectors v ON v.id = passed
+)
+SELECT t.id, title,
+  CASE WHEN reason IS DISTINCT FROM 'filter: impossible_upload_date' THEN coalesce(s.first, uploaded) END AS uploaded,
+  coalesce(s.precision, nullif(regexp_extract(extra, '"date_precision": "(\w+)"', 1), '')) AS precision,
+  coalesce(path, url) AS place, CASE WHEN path IS NOT NULL THEN url END AS url, page_url, path, shard, vector,
+  b.label AS bucket, class,
+  coalesce(user, nickname) AS uploader, licence, verdict, judge, reason, row AS place_in_order,
+  CASE WHEN reason IS NOT NULL THEN 'dropped' WHEN release_id IS NOT NULL THEN 'in the release' ELSE 'in the run' END
+    AS outcome
+FROM traced t LEFT JOIN names b ON b.number = t.number LEFT JOIN settled s ON s.id = t.id
+UNION ALL
+SELECT coalesce(id, 'record ' || row), left(detail, 200), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+  NULL, NULL, NULL, NULL, 'ingest: ' || reason, row, 'dropped' FROM drops WHERE stage = 'ingest'
+"""
+
+
+def run_collection(context: Context) -> Collection:
+    """The photos of a run folder. Raises MissingFile if nothing was read yet."""
+    root = context.root
+    if done_of(root, "ingest") is None:
+        raise MissingFile(
+            f"The stage ingest of {root} is not done.", "Expected photos.", f"Run: driftline run {root} --until ingest."
+        )
+    database = photos(root)
+    database.execute("CREATE TEMP TABLE drops AS FROM dropped")
+    database.register("settled", _settled(root))
+    names = released_ids(root)
+    pairs = [pa.array(list(ids), pa.string()) for ids in (names, names.values())]
+    database.register("renamed", pa.table(pairs, names=["id", "released"]))
+    done = {stage: done_of(root, stage) for stage in ("bucket", "embed")}
+    store = Store.open(folder_of(root, "embed")) if done["embed"] else None
+    ids = pa.chunked_array([], pa.string()) if store is None else store.ids
+    database.register("vectors", pa.table({"id": ids, "vector": pa.array(range(len(ids)), pa.int64())}))
+    buckets = read_json(folder_of(root, "bucket") / "buckets.json") if done["bucket"] else []
+    named = labels(buckets)
+    database.register(
+        "names",
+        pa.table({"number": pa.array(named, pa.int32()), "label": pa.array(list(named.values()), pa.string())}),
+    )
+    source = Source(
+        name=root.resolve().name,
+        kind="run",
+        buckets=list(named.values()),
+        picture=_pictures(root),
+        vectors=store.files if store else (),
+        encoder=_encoder(context) if store else None,
+        context=context,
+        trace=lambda id_: trace(root, id_),
+        inputs=sorted(root.glob("stages/*/done.json")),
+        settle=lambda id_, text: settle(settled_of(root), id_, text),
+        withdrawn=withdrawn_of(context, names),
+    )
+    return Collection(source, database, QUERY)
+
+
+def withdrawn_of(context: Context, names: Mapping[str, str]) -> Callable[[], Callable[[Row], bool]]:
+    """Whether the next run leaves a photo out as withdrawn, by lists that are read again when they have changed. names:
+    ids → ids in a release."""
+    stamps: list[tuple[str, int, int]] = []
+    ids: set[str] = set()
+    addresses: set[str] = set()
+
+    def is_listed(row: Row) -> bool:
+        url = row["address"] if addresses else None
+        by_url = url is not None and address_digest(url) in addresses
+        return by_url or row["id"] in ids or names.get(row["id"]) in ids
+
+    def now() -> Callable[[Row], bool]:
+        lists = [path for path in FilterTable(context).outside() if path.is_file()]
+        stats = [(str(path), path.stat()) for path in lists]
+        if (read := [(path, stat.st_mtime_ns, stat.st_size) for path, stat in stats]) != stamps:
+            rows = [one for path in lists for one in withdrawals(path)]
+            for values, of in ((ids, "id"), (addresses, "address")):
+                values.clear()
+                values.update(filter(None, (getattr(one, of) for one in rows)))
+            stamps[:] = read
+        return is_listed
+
+    return now
+
+
+def _settled(root: Path) -> pa.Table:
+    """The dates that a person settled: (id, first second, precision)."""
+    dates = settled_dates(settled_of(root))
+    return pa.table(
+        {
+            "id": pa.array(list(dates), pa.string()),
+            "first": pa.array([date.utc for date in dates.values()], pa.int64()),
+            "precision": pa.array([date.precision for date in dates.values()], pa.string()),
+        }
+    )
+
+
+def _encoder(context: Context) -> Callable[[], Encoder] | None:
+    """Loads the model; None if it cannot be loaded: a page without prompts is still of use."""
+    folder = folder_of(context.root, "embed")
+    try:
+        spec = spec_of(context)
+    except DriftlineError:
+        return None
+    return lambda: text_encoder(spec, folder, context.run_log)
+
+
+def _pictures(root: Path) -> Callable[[Row], bytes | None]:
+    """Images come from the shards; of photos that were dropped before, from the files that the source names."""
+    readers: dict[int, Reader] = {}
+    lock = Lock()
+
+    def picture(row: Row) -> bytes | None:
+        if row["shard"] is not None:
+            shard = int(row["shard"])
+            with lock:
+                if shard not in readers:
+                    readers[shard] = Reader(folder_of(root, "fetch"), shard)
+            return readers[shard].get(row["id"])
+        if row["path"] is None:
+            return None
+        contents: list[bytes | None] = []
+        part = pa.table({"row": [0], "path": [row["path"]]})
+        read_local(part, LARGEST, lambda _row, data, _reason, _detail: contents.append(data))
+        data = contents[0] if contents else None
+        return data if data is not None and len(data) <= LARGEST else None
+
+    return picture
+
 
 RELEASE = """
 SELECT id, uploaded, title, coalesce(url, page_url) AS place, page_url, shard, member, r.row AS vector,

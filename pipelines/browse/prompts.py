@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+import numpy as np
 import yaml
 
 from driftline.curate.core.atomic_io import read_json, write_text
@@ -24,6 +24,7 @@ from driftline.curate.retrieval.exact_search import SearchResult, search
 from driftline.curate.retrieval.retrieve import text_encoder
 from driftline.curate.retrieval.settings import Concept
 from driftline.curate.retrieval.vector_store import Store
+from driftline.eval.logs.cells import wilson
 from driftline.pipelines.browse.collection import Collection
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.config.yaml_edit import set_value
@@ -33,7 +34,6 @@ from driftline.pipelines.stages.embed import spec_of
 from driftline.pipelines.web.dates import labels
 
 MOST_PROMPTS = 200  # of one query
-Z = 1.959964  # 95 % of a normal distribution
 
 
 @dataclass(frozen=True)
@@ -78,14 +78,10 @@ class Share:
     @property
     def interval(self) -> tuple[float, float]:
         """95 % confidence interval; (0, 1) if nothing is marked [Wilson 1927]."""
-        n = self.marked
-        if n == 0:
+        if not self.marked:
             return 0.0, 1.0
-        p, z2 = self.right / n, Z * Z
-        middle, half = p + z2 / (2 * n), Z * math.sqrt(p * (1 - p) / n + z2 / (4 * n * n))
-        low = 0.0 if self.right == 0 else (middle - half) / (1 + z2 / n)
-        high = 1.0 if self.right == n else (middle + half) / (1 + z2 / n)
-        return low, high
+        low, high = wilson(np.array(self.right / self.marked), np.array(float(self.marked)))
+        return float(low), float(high)
 
     def __str__(self) -> str:
         """ "8 of 10 right: 0.80 (0.49 to 0.94)"."""

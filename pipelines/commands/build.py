@@ -167,7 +167,7 @@ def planned(
     from driftline.pipelines.forecast.needs import forecast
     from driftline.pipelines.forecast.text import text
     from driftline.pipelines.run.living import borders_if_grown
-    from driftline.pipelines.run.plan import plan
+    from driftline.pipelines.run.runner import plan
 
     context = context_of_last(folder, changes, True, Executor(workers=default_workers()))
     with one_walk():

@@ -98,7 +98,7 @@ def withdraw(run: Place, photos: Names, *, reason: str = "") -> Shown[Answer]:
     photos PHOTO…: Path, file name, URL or id of each photo.
     reason TEXT: Why, for yourself: it is not published.
     """
-    from driftline.pipelines.run.withdrawing import withdraw_photos
+    from driftline.pipelines.run.leaving import withdraw_photos
 
     folder = path_of(run)
     summary = withdraw_photos(folder, [photos] if isinstance(photos, str) else list(photos), reason)
@@ -119,7 +119,7 @@ def forget(run: Place, *, yes: bool = False) -> Shown[Answer]:
     yes: Delete what is listed.
     """
     from driftline.curate.validation.answers.standing import briefly
-    from driftline.pipelines.run.forgetting import forget
+    from driftline.pipelines.run.leaving import forget
 
     folder = path_of(run)
     summary = forget(context_of_last(folder, (), False), yes)

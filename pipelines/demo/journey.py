@@ -17,10 +17,11 @@ from driftline.curate.core.atomic_io import write_json, write_text
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.executor.local import default_workers
 from driftline.curate.core.run_log import RunLog
+from driftline.curate.core.seeding import rng_for
 from driftline.curate.metadata.clocks import without_spike
 from driftline.curate.release import Release
 from driftline.curate.retrieval.settings import BACKGROUND
-from driftline.curate.validation.asking.batches import read_batch
+from driftline.curate.validation.asking.batches import NONE, read_batch
 from driftline.eval.control import controlled
 from driftline.eval.plotting.charts import Section
 from driftline.eval.reporting.markup import Cell, table
@@ -29,9 +30,7 @@ from driftline.eval.run import evaluate
 from driftline.pipelines.config import presets
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.demo.draw import CHANGES, CONCEPTS, HALFWAY
-from driftline.pipelines.demo.odd import RESET_DAY
-from driftline.pipelines.demo.workers import answer
-from driftline.pipelines.demo.world import END, START, World, build, serve
+from driftline.pipelines.demo.world import END, RESET_DAY, START, World, build, serve
 from driftline.pipelines.reporting.audit import audit
 from driftline.pipelines.reporting.audit_page import lines as audit_lines
 from driftline.pipelines.reporting.audit_page import page as audit_page
@@ -231,3 +230,58 @@ def about(seconds: float) -> Markup:
         rows.append([name, Cell(old, kind="left"), Cell(new, kind="left"), year])
     heads = ["class", Cell("old form", kind="left"), Cell("new form", kind="left"), "around"]
     return shown("about", NOTICE, table(heads, rows, "plain"), f"{seconds:.0f}")
+
+
+HEADER = (
+    "HITId", "HITTypeId", "Title", "Reward", "MaxAssignments", "AssignmentId", "WorkerId", "AssignmentStatus",
+    "AcceptTime", "SubmitTime", "WorkTimeInSeconds", "Input.batch", "Input.item", "Input.image_url", "Answer.labels",
+    "Answer.sensitive", "Approve", "Reject",
+)  # fmt: skip
+
+
+def answer(
+    batch: Mapping[str, object],
+    rows: Sequence[Mapping[str, str]],
+    truth: Mapping[str, frozenset[str]],
+    concepts: Sequence[str],
+    seed: int,
+    error: float,
+    workers: int = 3,
+    pool: int = 25,
+) -> str:
+    """A results CSV.
+
+    rows: lines of batch.csv. truth: item → concepts that it shows. error: probability that an answer is wrong (misses
+    the concept, adds one, or confuses it with another).
+    """
+    buffer = io.StringIO(newline="")
+    writer = csv.DictWriter(buffer, HEADER, quoting=csv.QUOTE_ALL, lineterminator="\r\n")
+    writer.writeheader()
+    for row in rows:
+        rng = rng_for(seed, "workers", row["item"])
+        for place, worker in enumerate(rng.choice(pool, workers, replace=False).tolist()):
+            ticked = set(truth[row["item"]])
+            if rng.random() < error:
+                wrong = concepts[int(rng.integers(len(concepts)))]
+                ticked = [{wrong}, set(), ticked | {wrong}][int(rng.integers(3))]
+            writer.writerow(
+                {
+                    "HITId": f"HIT{row['item']}",
+                    "HITTypeId": "SIMULATED",
+                    "Title": "Which of these are in the image?",
+                    "Reward": "$0.02",
+                    "MaxAssignments": workers,
+                    "AssignmentId": f"A{row['item']}{place}",
+                    "WorkerId": f"SIMULATED{worker:03d}",
+                    "AssignmentStatus": "Submitted",
+                    "AcceptTime": "Thu Oct 09 07:30:20 PDT 2025",
+                    "SubmitTime": "Thu Oct 09 07:30:29 PDT 2025",
+                    "WorkTimeInSeconds": int(rng.integers(4, 15)),
+                    "Input.batch": row["batch"],
+                    "Input.item": row["item"],
+                    "Input.image_url": row["image_url"],
+                    "Answer.labels": "|".join(sorted(ticked)) or NONE,
+                    "Answer.sensitive": "no",
+                }
+            )
+    return buffer.getvalue()

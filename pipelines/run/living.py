@@ -23,8 +23,7 @@ from driftline.curate.store.upkeep import forget_damaged
 from driftline.pipelines.forecast.again import questions
 from driftline.pipelines.run import attempt
 from driftline.pipelines.run.kept import frozen_borders, keep_asked
-from driftline.pipelines.run.plan import Verdict, damage_text, make
-from driftline.pipelines.run.runner import run
+from driftline.pipelines.run.runner import Verdict, damage_text, make, run
 from driftline.pipelines.run.stage import Context, check_reasons, parts_of, retry_of
 from driftline.pipelines.run.state import StageState, done_of, folder_of, is_finished
 from driftline.pipelines.stages import STAGES

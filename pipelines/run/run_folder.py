@@ -78,8 +78,8 @@ class Run:
         """The `count` photos of every period that are nearest to the prompts, which form one query; a prompt that
         begins with "-" moves it away. A notebook shows the result as a table. Raises MissingFile before the stage embed
         is done, and BadConfig without a prompt."""
+        from driftline.pipelines.browse.opening import run_collection
         from driftline.pipelines.browse.prompts import Prompts, Query
-        from driftline.pipelines.browse.run_table import run_collection
         from driftline.pipelines.web.thumbnails import THUMBNAIL, small
 
         context = self.context()

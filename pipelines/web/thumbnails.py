@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 import os
 import sqlite3
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 from driftline.curate.core.atomic_io import fingerprint
 from driftline.curate.core.errors import BadInput
@@ -19,7 +19,10 @@ THUMBNAIL = 192  # pixels of the longer edge
 LARGE = 1280  # of the picture of one photo
 MOST_PIXELS = 200_000_000  # of an image that is decoded
 MOST_BYTES = 512 << 20  # of a file of thumbnails; older ones are forgotten first
-IN_MEMORY = 4096  # thumbnails
+MEMORY = ":memory:"
+SIZE = """SELECT (page_count - freelist_count) * page_size FROM pragma_page_count(), pragma_freelist_count(),
+pragma_page_size()"""
+OLDEST = "DELETE FROM thumbnails WHERE rowid IN (SELECT rowid FROM thumbnails ORDER BY rowid LIMIT 10000)"
 
 
 def cache_folder(name: str, inputs: Iterable[Path]) -> Path | None:
@@ -43,60 +46,39 @@ def cache_folder(name: str, inputs: Iterable[Path]) -> Path | None:
 
 
 class Thumbnails:
-    """Thumbnails by key: the last ones in memory, all in a SQLite file."""
+    """Thumbnails by key, in a SQLite file, or in memory where no file can be used."""
 
     def __init__(self, folder: Path | None) -> None:
-        """folder: from `cache_folder`; a cache that cannot be used is left out."""
+        """folder: from `cache_folder`."""
         self._lock = Lock()
-        self._memory: OrderedDict[str, bytes] = OrderedDict()
-        self._database: sqlite3.Connection | None = None
-        if folder is not None:
-            try:
-                self._database = _open(folder / "thumbnails.sqlite")
-            except sqlite3.Error:
-                self._database = None
+        try:
+            self._database = _open(MEMORY if folder is None else str(folder / "thumbnails.sqlite"))
+        except sqlite3.Error:
+            self._database = _open(MEMORY)
 
     def get(self, key: str, load: Callable[[], bytes]) -> bytes:
         """The thumbnail of `key`, a JPEG; `load` gives the image if it must be made. Raises BadInput for no image."""
         with self._lock:
-            stored = self._memory.get(key) or self._stored(key)
-        if stored is None:
-            stored = small(load(), THUMBNAIL)
-            with self._lock:
-                self._store(key, stored)
+            rows: Sequence[tuple[bytes]] = self._asked("SELECT picture FROM thumbnails WHERE key = ?", key)
+        if rows:
+            return rows[0][0]
+        made = small(load(), THUMBNAIL)
         with self._lock:
-            self._memory[key] = stored
-            self._memory.move_to_end(key)
-            while len(self._memory) > IN_MEMORY:
-                self._memory.popitem(last=False)
-        return stored
+            self._asked("INSERT OR REPLACE INTO thumbnails VALUES (?, ?)", key, made)
+            ((size,),) = self._asked(SIZE) or [(0,)]
+            if size > MOST_BYTES:
+                self._asked(OLDEST)
+        return made
 
-    def _stored(self, key: str) -> bytes | None:
-        rows: Sequence[tuple[bytes]] = []
-        if self._database is not None:
-            try:
-                rows = self._database.execute("SELECT picture FROM thumbnails WHERE key = ?", (key,)).fetchall()
-            except sqlite3.Error:
-                self._database = None
-        return rows[0][0] if rows else None
-
-    def _store(self, key: str, picture: bytes) -> None:
-        if self._database is None:
-            return
+    def _asked(self, query: str, *values: Any) -> list[Any]:
         try:
-            self._database.execute("INSERT OR REPLACE INTO thumbnails VALUES (?, ?)", (key, picture))
-            (pages,) = self._database.execute("PRAGMA page_count").fetchone()
-            (page,) = self._database.execute("PRAGMA page_size").fetchone()
-            (free,) = self._database.execute("PRAGMA freelist_count").fetchone()
-            if (pages - free) * page > MOST_BYTES:
-                self._database.execute(
-                    "DELETE FROM thumbnails WHERE rowid IN (SELECT rowid FROM thumbnails ORDER BY rowid LIMIT 10000)"
-                )
+            return self._database.execute(query, values).fetchall()
         except sqlite3.Error:  # a full disk, or a file that is damaged
-            self._database = None
+            self._database = _open(MEMORY)
+            return []
 
 
-def _open(path: Path) -> sqlite3.Connection:
+def _open(path: str) -> sqlite3.Connection:
     database = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=1.0)
     database.execute("PRAGMA journal_mode=WAL")
     database.execute("PRAGMA synchronous=OFF")  # what is lost is made again

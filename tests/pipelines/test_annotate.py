@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import resource
 import shutil
-import sqlite3
 import threading
 import time
 from collections import Counter
@@ -456,39 +455,6 @@ class TestPage:
         assert refused.text.startswith(f"Nothing was stored. {folder / 'annotate'}")
         assert client.post("/answer", data=answers[1]).status_code == 200
         assert client.post("/finish", data={"annotator": "ann"}).text.startswith("2 answers")
-
-    def test_without_the_secret_nothing_is_shown_or_taken(self, client: httpx.Client) -> None:
-        address = client.headers["origin"]
-        with httpx.Client(base_url=address, headers={"origin": address}) as stranger:
-            assert stranger.get("/label", params={"annotator": "ann"}).status_code == 401
-            assert stranger.post("/answer", data={"annotator": "ann"}).status_code == 401
-            assert stranger.get("/guess/").status_code == 401
-            assert "content-security-policy" in stranger.get("/").headers
-
-    def test_a_file_of_the_old_format_is_one_sentence_and_stays(self, folder: Path) -> None:
-        (folder / "annotate").mkdir()
-        old = folder / "annotate" / "answers-02.sqlite"
-        with closing(sqlite3.connect(old)) as base:
-            base.executescript("CREATE TABLE batch (name TEXT); PRAGMA user_version = 1")
-        before = old.read_bytes()
-        for command in (run, answer_store_of):
-            with pytest.raises(
-                BadInput, match=r"answers-02\.sqlite has the format 1; this driftline reads 2\. Export its"
-            ):
-                command(context_of(folder))
-        assert old.read_bytes() == before
-
-    def test_no_cookie_carries_the_secret_to_another_server(self, client: httpx.Client) -> None:
-        assert client.get("/").status_code == 200
-        assert not client.cookies
-
-    def test_a_large_body_is_refused_before_it_is_read(self, client: httpx.Client) -> None:
-        assert client.post("/answer", content=bytes(100_001)).status_code == 413
-        assert client.post("/answer", content=iter([b"annotator=ann"])).status_code == 413
-
-    def test_another_origin_and_host_are_refused(self, client: httpx.Client) -> None:
-        assert client.post("/finish", data={"annotator": "a"}, headers={"origin": "http://evil"}).status_code == 403
-        assert client.get("/", headers={"host": "evil.example"}).status_code == 421
 
 
 def test_a_photo_that_was_withdrawn_since_is_shown_to_nobody_and_its_answers_stay(folder: Path) -> None:

@@ -33,10 +33,9 @@ from driftline.pipelines.config.loader import load
 from driftline.pipelines.demo.draw import photo
 from driftline.pipelines.forecast.needs import forecast
 from driftline.pipelines.reporting.trace import trace
-from driftline.pipelines.run.plan import plan
-from driftline.pipelines.run.runner import run
+from driftline.pipelines.run.leaving import withdraw_photos
+from driftline.pipelines.run.runner import plan, run
 from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.withdrawing import withdraw_photos
 from driftline.stream_builder.builders.release import from_release
 from driftline.stream_builder.stream import Stream
 

@@ -20,8 +20,7 @@ from driftline.pipelines.annotation.server import answer_store_of
 from driftline.pipelines.demo.draw import photo
 from driftline.pipelines.forecast.needs import forecast
 from driftline.pipelines.run.living import borders_if_grown, grow
-from driftline.pipelines.run.plan import plan
-from driftline.pipelines.run.runner import run
+from driftline.pipelines.run.runner import plan, run
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import done_of, folder_of
 

@@ -15,8 +15,7 @@ from driftline.curate.core.outside.images import open_image, orientation_of, rea
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
 from driftline.pipelines.demo.draw import photo
-from driftline.pipelines.demo.odd import CLEAR, DEEP, RESET, TURNED, oddity, stored
-from driftline.pipelines.demo.world import World, build
+from driftline.pipelines.demo.world import CLEAR, DEEP, RESET, TURNED, World, build, oddity, stored
 
 QUIET = RunLog(quiet=True)
 

@@ -28,8 +28,8 @@ from driftline.pipelines.annotation.answer_store import COLUMNS
 from driftline.pipelines.annotation.batches import open_batch
 from driftline.pipelines.annotation.server import answer_store_of
 from driftline.pipelines.forecast.again import questions
-from driftline.pipelines.run import forgetting
-from driftline.pipelines.run.forgetting import forget
+from driftline.pipelines.run import leaving
+from driftline.pipelines.run.leaving import forget
 from driftline.pipelines.run.living import grow
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.state import INTENT, StageState, folder_of
@@ -104,10 +104,10 @@ def test_only_their_owner_reads_files_with_answers_also_after_they_were_copied(r
 
 
 STEPS: tuple[tuple[Any, str], ...] = (
-    (forgetting, "freeze"),
-    (forgetting, "sync_folder"),
-    (forgetting, "delete_answers"),
-    (forgetting, "_empty_tally"),
+    (leaving, "freeze"),
+    (leaving, "sync_folder"),
+    (leaving, "delete_answers"),
+    (leaving, "_empty_tally"),
     (StageState, "amend"),
 )
 
@@ -141,7 +141,7 @@ def stopped(root: Path, monkeypatch: pytest.MonkeyPatch, step: tuple[Any, str]) 
 
 def test_a_run_finishes_what_was_killed_before_it_does_anything(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = labels(Release.open(root))
-    stopped(root, monkeypatch, (forgetting, "delete_answers"))
+    stopped(root, monkeypatch, (leaving, "delete_answers"))
     assert driftline("status", str(root)).stdout.splitlines()[-1] == (
         f"answers are being deleted; that was interrupted. Go on: driftline forget {root} --yes"
     )

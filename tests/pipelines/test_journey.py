@@ -21,11 +21,10 @@ from driftline.curate.images.changes import kinds_of
 from driftline.curate.release import Release
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.demo.draw import CONCEPTS
-from driftline.pipelines.demo.odd import RESET_DAY
+from driftline.pipelines.demo.world import RESET_DAY
 from driftline.pipelines.forecast.sample import resets
 from driftline.pipelines.reporting.trace import trace
-from driftline.pipelines.run.plan import plan
-from driftline.pipelines.run.runner import run, status
+from driftline.pipelines.run.runner import plan, run, status
 from driftline.pipelines.run.stage import Context, Counts
 from driftline.pipelines.run.state import folder_of
 from driftline.pipelines.stages import STAGES

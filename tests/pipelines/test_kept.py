@@ -31,8 +31,7 @@ from driftline.curate.fetch.run import fetch_shard
 from driftline.pipelines.cli.common import context_of_last
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.run.living import heal
-from driftline.pipelines.run.plan import plan
-from driftline.pipelines.run.runner import run, status
+from driftline.pipelines.run.runner import plan, run, status
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import beside, folder_of, kept_changes, settle
 from driftline.pipelines.stages.embed import Embed

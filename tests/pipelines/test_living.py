@@ -28,8 +28,7 @@ from driftline.pipelines.forecast.needs import forecast
 from driftline.pipelines.forecast.text import text
 from driftline.pipelines.reporting.trace import trace
 from driftline.pipelines.run.living import grow, heal
-from driftline.pipelines.run.plan import plan
-from driftline.pipelines.run.runner import run
+from driftline.pipelines.run.runner import plan, run
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import alone, folder_of
 

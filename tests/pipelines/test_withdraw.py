@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 
@@ -168,10 +167,4 @@ def test_without_addresses_no_url_is_hashed() -> None:
 def test_case_26_a_withdrawn_address_is_refused_in_every_spelling(url: str) -> None:
     batch = batch_of([{"id": "a", "url": url}, {"id": "b", "url": "http://öx.de/A b.jpg"}], TABLE)
     rows = [Withdrawal("", "", "", "", address_digest("http://öx.de:80/a b.jpg"))]
-    assert was_withdrawn(rows)(batch).to_pylist() == [True, False]
-
-
-def test_a_list_of_an_older_version_has_digests_of_addresses_as_written() -> None:
-    batch = batch_of([{"id": "a", "url": "HTTP://H/a.jpg"}, {"id": "b", "url": "http://h/b.jpg"}], TABLE)
-    rows = [Withdrawal("", "", "", "", hashlib.sha256(b"HTTP://H/a.jpg").hexdigest()[:32])]
     assert was_withdrawn(rows)(batch).to_pylist() == [True, False]

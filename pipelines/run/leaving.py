@@ -1,12 +1,14 @@
-"""People who answered are forgotten: their ids and answers leave a run, and the verdicts and counts stay.
+"""Photos that their owners withdrew leave a run, and the ids and answers of people who annotated.
 
-A mark is written first, then the verdicts that stay; each later step may be done twice, so that a kill loses nothing.
+Lists beside a run and beside its store name the photos. Of people, verdicts and counts stay: a mark is written first,
+then the verdicts that stay; each later step may be done twice, so that a kill loses nothing.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -16,8 +18,10 @@ import pyarrow.parquet as pq
 from driftline.curate.core.atomic_io import read_json, read_object, remove_tree, write_secret
 from driftline.curate.core.errors import BadInput, Busy, MissingFile
 from driftline.curate.core.outside.databases import connect
+from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.system.calls import sync_folder
-from driftline.curate.metadata.withdrawals import today
+from driftline.curate.metadata.released_ids import released_ids
+from driftline.curate.metadata.withdrawals import NAME, Withdrawal, address_digest, today, withdraw
 from driftline.curate.release.format import Release
 from driftline.curate.store.database import open_store
 from driftline.curate.store.upkeep import answers_to, delete_answers
@@ -27,8 +31,11 @@ from driftline.curate.validation.answers.standing import briefly, deletions, fre
 from driftline.curate.validation.asking.batches import read_batch
 from driftline.curate.validation.asking.crowd import REJECTIONS
 from driftline.pipelines.annotation.batches import export_all, local_files
+from driftline.pipelines.config.loader import load
+from driftline.pipelines.reporting.trace import history
+from driftline.pipelines.run.kept import keep_what_stays
 from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.state import INTENT, StageState, alone, beside, folder_of
+from driftline.pipelines.run.state import INTENT, StageState, alone, beside, folder_of, kept_changes
 from driftline.pipelines.stages.ask import answers_of, results_files
 from driftline.pipelines.stages.publish import agreement_of
 from driftline.pipelines.stages.tally import Tally
@@ -185,3 +192,35 @@ def _other_runs(context: Context) -> list[str]:
             if answers_to(base, _batches(context.root)):
                 runs |= {path for (path,) in base.base.execute("SELECT path FROM runs")}
     return sorted(path for path in runs if Path(path) != context.root.absolute())
+
+
+def withdraw_photos(root: Path, photos: Sequence[str], reason: str = "") -> dict[str, Any]:
+    """Withdraw photos of a run. photos: ids, paths, file names or URLs. Raises UnknownName before anything is written.
+
+    Returns {"out": the run's list, "withdrawn": ids, "already": ids, "release": the version that holds one, or None}.
+    """
+    release = folder_of(root, "publish") / "release"
+    opened = Release.open(release) if (release / "release.json").is_file() else None
+    released = set() if opened is None else set(opened.table["id"].to_pylist())
+    rows, names = [], released_ids(root)
+    for photo in photos:
+        whole = history(root, photo)
+        url = next((event["url"] for event in whole["events"] if event.get("url")), None)
+        in_release = opened is not None and {whole["id"], names.get(whole["id"])} & released
+        version = opened.facts["version"] if opened is not None and in_release else ""
+        digest = "" if url is None else address_digest(url)
+        rows.append(Withdrawal(whole["id"], today(), " ".join(reason.split()), version, digest))
+    changes = kept_changes(root)
+    config = load(root / "driftline.yaml", changes)
+    keep_what_stays(Context(root, config, RunLog(None, quiet=True), changes=tuple(changes)))
+    new = {one.id for one in withdraw(root / NAME, rows)}
+    settings = config.store
+    if settings.use and (with_address := [one._replace(id="", release="", reason="") for one in rows if one.address]):
+        withdraw(settings.folder(root) / NAME, with_address)
+    ids = [one.id for one in rows]
+    return {
+        "out": str(root / NAME),
+        "withdrawn": [id_ for id_ in ids if id_ in new],
+        "already": [id_ for id_ in ids if id_ not in new],
+        "release": next((one.release for one in rows if one.release), None),
+    }
