@@ -16,8 +16,7 @@ from driftline.curate.core.errors import BadConfig, BadInput, BadPlugin, Driftli
 from driftline.curate.core.registry import Registry
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.experiment.code import ours
-from driftline.eval.leaderboard.repeating import own_code, reach, repeat
-from driftline.eval.leaderboard.rescoring import rescored
+from driftline.eval.leaderboard.repeating import own_code, reach, repeat, rescored
 from driftline.eval.leaderboard.submission import (
     documents_of,
     modules_of,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from driftline.eval.plotting.colours import colour, ink
 from driftline.eval.plotting.frames import LETTER, Sheet
-from driftline.eval.plotting.svg import svg_of, tag, text
+from driftline.eval.plotting.svg import colour, ink, svg_of, tag, text
 
 WIDE, HIGH, GAP = 46, 22, 24  # of a cell, at most; between two tables
 Rows = Mapping[str, Sequence[float | None]]  # name of a row → its cells

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from driftline.eval.plotting.colours import COLOURS, GREY
 from driftline.eval.plotting.frames import (
     PAGE,
     Band,
@@ -32,7 +31,7 @@ from driftline.eval.plotting.frames import (
     ticks,
     whole,
 )  # fmt: skip
-from driftline.eval.plotting.svg import tag, text
+from driftline.eval.plotting.svg import COLOURS, GREY, tag, text
 
 ACCURACY = "accuracy"
 AXIS, BAR = 40, 7  # charts of ranks: position of the axis, height of a bar

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from driftline.eval.plotting.colours import COLOURS, dash
-from driftline.eval.plotting.svg import Path, corners, dashed, line, svg_of, tag, text
+from driftline.eval.plotting.svg import COLOURS, Path, corners, dash, dashed, line, svg_of, tag, text
 
 HEIGHT = 340  # of a page's chart
 LEFT, RIGHT, TOP, FOOT = 60, 270, 14, 42  # margins for the axis, the names, the top and the ticks

@@ -7,9 +7,8 @@ from dataclasses import replace
 from math import log
 
 from driftline.eval.plotting.charts import Picture, Series, labels_of, short
-from driftline.eval.plotting.colours import COLOURS, GREY
 from driftline.eval.plotting.frames import Named, Sheet, cut, drawn, frame_of, grid, round_numbers, ticks, whole
-from driftline.eval.plotting.svg import corners, dashed, tag, text
+from driftline.eval.plotting.svg import COLOURS, GREY, corners, dashed, tag, text
 
 MARGIN, SIDE = 0.06, 64  # share of the range around the paths; space for the numbers at the left
 

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from driftline.eval.plotting.charts import Picture, short
-from driftline.eval.plotting.colours import COLOURS, GREY
 from driftline.eval.plotting.frames import FOOT, LETTER, Frame, Sheet, cut, number, references, round_numbers, ticks
-from driftline.eval.plotting.svg import line, svg_of, tag, text
+from driftline.eval.plotting.svg import COLOURS, GREY, line, svg_of, tag, text
 
 ROW, TOP = 22, 24  # units of a row, and above the first one
 

@@ -1,4 +1,4 @@
-"""SVG by hand: elements, straight lines, text, and the whole of a picture."""
+"""SVG by hand: elements, straight lines, text, colours, and the whole of a picture."""
 
 from __future__ import annotations
 
@@ -6,6 +6,12 @@ import html
 from collections.abc import Sequence
 
 Path = Sequence[tuple[float, float]]
+COLOURS = (  # contrast above 3.6 with light and dark paper
+    "#1b7fb3", "#d2521e", "#35883f", "#9656b4", "#a67c00", "#cf3270", "#0d8795", "#a0673f", "#6c7a84", "#6b8610",
+)  # fmt: skip
+DASHES = ("", "6 3", "2 3", "8 3 2 3")
+GREY = "#8a949a"
+SHADES = 40  # of a matrix, beyond its lightest; static/report.js has the same number
 
 
 def tag(kind: str, *inside: str, **attributes: object) -> str:
@@ -47,3 +53,39 @@ def svg_of(parts: Sequence[str], description: str, height: float, width: float) 
     """A whole picture. description: what it shows, in words."""
     size = {"viewBox": f"0 0 {width:.0f} {height:.0f}", "style": f"width:100%;max-width:{width + 36:.0f}px;height:auto"}
     return tag("svg", *parts, **size, role="img", aria_label=description)
+
+
+def dash(i: int, on_paper: bool = False) -> str:
+    """Dashes of the line at a position; on paper, which may be grey, those of its neighbours are others."""
+    return DASHES[(i if on_paper else i // len(COLOURS)) % len(DASHES)]
+
+
+def colour(value: float, span: tuple[float, float]) -> str:
+    """A cell's background: light for the lowest value of the page's matrices, dark blue for the highest.
+
+    >>> colour(0.0, (0.0, 1.0)), colour(1.0, (0.0, 1.0))
+    ('#f1f5f2', '#0b4f6c')
+    """
+    t = _place(value, span)
+    ends = ((241, 245, 242), (11, 79, 108))
+    return "#" + "".join(f"{round(a + (b - a) * t):02x}" for a, b in zip(*ends, strict=True))
+
+
+def shade(value: float, span: tuple[float, float]) -> int:
+    """Number of the style of a cell, whose colour is the nearest one to its own: a page has thousands of cells."""
+    return round(SHADES * _place(value, span))
+
+
+def _place(value: float, span: tuple[float, float]) -> float:
+    """0 for the lowest value, 1 for the highest."""
+    low, high = span
+    return min(max((value - low) / (high - low), 0.0), 1.0) if high > low else 1.0
+
+
+def ink(value: float, span: tuple[float, float]) -> str:
+    """A cell's text colour: black or white, for the higher contrast with `colour` (above 4.5)."""
+    hexed = colour(value, span)
+    parts = [int(hexed[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]  # WCAG 2
+    return "#ffffff" if luminance < 0.179 else "#000000"

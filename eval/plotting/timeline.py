@@ -8,10 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.eval.plotting.charts import Picture
-from driftline.eval.plotting.colours import GREY
 from driftline.eval.plotting.frames import Frame, Sheet, grid, round_numbers
 from driftline.eval.plotting.frames import number as number_text
-from driftline.eval.plotting.svg import svg_of, tag, text
+from driftline.eval.plotting.svg import GREY, svg_of, tag, text
 
 BINS = 66  # bars
 SHADES = ("#1e6fa0", "#4aa3c3")  # of buckets, in turn

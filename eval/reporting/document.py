@@ -16,8 +16,7 @@ from driftline.eval.reporting.answer import answer, seconds_of
 from driftline.eval.reporting.compared import letters, tests_of_pairs
 from driftline.eval.reporting.markup import table
 from driftline.eval.reporting.protocols import page_of
-from driftline.eval.reporting.step_names import named_steps, step_names
-from driftline.eval.reporting.text import value_text
+from driftline.eval.reporting.text import named_steps, step_names, value_text
 from driftline.eval.scoring import ranking
 from driftline.eval.scoring.ranking import mean_of, rival
 from driftline.stream_builder.stream import Stream

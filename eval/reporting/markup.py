@@ -15,7 +15,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from driftline.eval.plotting.colours import SHADES, colour, ink, shade
+from driftline.eval.plotting.svg import SHADES, colour, ink, shade
 from driftline.eval.protocol import Score
 from driftline.eval.reporting.text import detail, value_text
 from driftline.eval.scoring.ranking import mean_of

@@ -10,8 +10,7 @@ import numpy as np
 from driftline.curate.core.errors import DriftlineError
 from driftline.eval.plotting.charts import Figure, Section, lines
 from driftline.eval.reporting.markup import Cell, render, table
-from driftline.eval.reporting.step_names import named_steps
-from driftline.eval.reporting.text import counted
+from driftline.eval.reporting.text import counted, named_steps
 from driftline.eval.scoring.slices import end_of
 from driftline.stream_builder.measures.floors import Drift, drift
 from driftline.stream_builder.measures.label_correlation import autocorrelation, blind_curve_of, labels_in_order

@@ -19,10 +19,9 @@ from driftline.eval.reporting.report import document_of, write
 from driftline.eval.reporting.text import ends, p_text, points
 from driftline.eval.rows import Run, groups
 from driftline.eval.scoring import ranking
-from driftline.eval.scoring.bands import Array
+from driftline.eval.scoring.bands import LEAST_SEEDS, Array, holm
 from driftline.eval.scoring.comparing import ALPHA, compare
 from driftline.eval.scoring.ranking import bound, labels, mean_of
-from driftline.eval.scoring.significance import LEAST_SEEDS, holm
 from driftline.eval.scoring.sums import clusters_of
 from driftline.stream_builder.stream import Stream
 

@@ -15,12 +15,13 @@ import numpy.typing as npt
 
 from driftline.eval.rows import Run, groups
 from driftline.eval.scoring.bands import Array, Band, Floats, share
-from driftline.eval.scoring.causes import Causes, causes
 from driftline.eval.scoring.decay import (
+    Causes,
     Curve,
     HalfLife,
     ages_shown,
     by_lag,
+    causes,
     half_lives,
     left_over,
     on_same,

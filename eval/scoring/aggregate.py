@@ -17,10 +17,9 @@ from driftline.eval.protocol import MAJORITY, Protocol, Result, Score, primary_o
 from driftline.eval.rows import Row, Run, digest, groups
 from driftline.eval.scoring import published_values as published
 from driftline.eval.scoring import ranking
-from driftline.eval.scoring.bands import Array, share, student
+from driftline.eval.scoring.bands import Array, half_width, share, student
 from driftline.eval.scoring.comparing import compare, score_of
 from driftline.eval.scoring.ranking import comparable, rival, standing_by_name
-from driftline.eval.scoring.significance import half_width
 from driftline.eval.scoring.sums import Draws, Resampling, draws_of
 from driftline.stream_builder.measures.label_correlation import half_width as of_runs
 

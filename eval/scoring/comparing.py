@@ -14,8 +14,7 @@ import numpy.typing as npt
 
 from driftline.eval.protocol import Roles, stored_protocol
 from driftline.eval.rows import Row, Run
-from driftline.eval.scoring.bands import Array, Band, Floats, student
-from driftline.eval.scoring.significance import EQUAL, LEAST_SEEDS, holm
+from driftline.eval.scoring.bands import EQUAL, LEAST_SEEDS, Array, Band, Floats, holm, student
 from driftline.eval.scoring.sums import (
     Drawn,
     Draws,

@@ -20,8 +20,7 @@ from driftline.curate.core.atomic_io import read_json
 from driftline.eval.protocol import stored_protocol
 from driftline.eval.rows import CONTROL, Run
 from driftline.eval.rows import groups as by_settings
-from driftline.eval.scoring.bands import Array, Band, Floats, freedom_of, student
-from driftline.eval.scoring.significance import holm
+from driftline.eval.scoring.bands import Array, Band, Floats, freedom_of, holm, student
 from driftline.eval.scoring.timeline import SECONDS, timeline
 
 Is = Literal["ageing", "none", "not known"]

@@ -66,8 +66,7 @@ def age(
     one id and version the last counts. Labels may be late or missing for most.
     """
     from driftline.eval.logs.age import aged as aged_of
-    from driftline.eval.reporting.logs.alarm import limit_of
-    from driftline.eval.reporting.logs.document import document
+    from driftline.eval.reporting.logs.document import document, limit_of
     from driftline.eval.reporting.logs.page import write
     from driftline.eval.reporting.logs.runs import write_runs
 

@@ -115,7 +115,7 @@ def show(stream: Place, *, out: Place | None = None, verify: bool = False) -> Sh
     """
     from driftline.eval.plain import plain
     from driftline.eval.reporting.files.terminal import columns
-    from driftline.eval.scoring.power import smallest_ageing
+    from driftline.eval.scoring.retraining import smallest_ageing
     from driftline.stream_builder.stream import Stream
 
     folder = None if out is None else guarded_out(path_of(out))

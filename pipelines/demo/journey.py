@@ -25,7 +25,7 @@ from driftline.curate.validation.asking.batches import NONE, read_batch
 from driftline.eval.control import controlled
 from driftline.eval.plotting.charts import Section
 from driftline.eval.reporting.markup import Cell, table
-from driftline.eval.reporting.step_names import named_steps
+from driftline.eval.reporting.text import named_steps
 from driftline.eval.run import evaluate
 from driftline.pipelines.config import presets
 from driftline.pipelines.config.loader import load

@@ -19,8 +19,8 @@ from driftline.curate.release import Release
 from driftline.curate.release.drift import drift
 from driftline.curate.release.settings import COPY_BITS
 from driftline.eval.plain import plain
-from driftline.eval.reporting.step_names import named_steps
-from driftline.eval.scoring.power import smallest_ageing
+from driftline.eval.reporting.text import named_steps
+from driftline.eval.scoring.retraining import smallest_ageing
 from driftline.pipelines.run.run_folder import Run, open_folder
 from driftline.pipelines.web.dates import labels as bucket_labels
 from driftline.stream_builder.builders.release import release_groups

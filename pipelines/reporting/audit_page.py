@@ -21,7 +21,7 @@ from driftline.curate.metadata.clocks import contradiction_sentence, reset_sente
 from driftline.curate.release import Release
 from driftline.eval.plotting.charts import Figure, Picture
 from driftline.eval.plotting.charts import lines as line_chart
-from driftline.eval.scoring.power import Power
+from driftline.eval.scoring.retraining import Power
 from driftline.pipelines.web.rendering import stylesheet, template
 from driftline.pipelines.web.thumbnails import small
 from driftline.stream_builder.stream import Stream

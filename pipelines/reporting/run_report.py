@@ -22,7 +22,7 @@ from driftline.eval.plotting.timeline import timeline
 from driftline.eval.reporting.files.exports import FORMATS
 from driftline.eval.reporting.markup import Cell, render, table
 from driftline.eval.reporting.report import results_of, write
-from driftline.eval.reporting.step_names import named_steps
+from driftline.eval.reporting.text import named_steps
 from driftline.pipelines.reporting.trace import shown
 from driftline.pipelines.run.runner import status
 from driftline.pipelines.run.stage import Context, parts_of

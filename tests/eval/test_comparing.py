@@ -18,8 +18,8 @@ from driftline.eval.protocol import PROTOCOLS
 from driftline.eval.rows import Answers, Row, Run, groups
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.aggregate import summary
+from driftline.eval.scoring.bands import holm
 from driftline.eval.scoring.comparing import Comparison, compare
-from driftline.eval.scoring.significance import holm
 
 Right = npt.NDArray[np.bool_]
 

@@ -27,8 +27,7 @@ from driftline.eval.results import Results
 from driftline.eval.rows import Run, folders
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.net import NO_CONTROL, Net, holm_named, interval, matrix_of, net_of, nets_of, over_samples
-from driftline.eval.scoring.power import smallest_ageing
-from driftline.eval.scoring.retraining import harder_data, retrain_every
+from driftline.eval.scoring.retraining import harder_data, retrain_every, smallest_ageing
 from driftline.eval.scoring.sums import groups_of
 from driftline.eval.visits import Visits, invalid, permuted, visits_of
 from driftline.stream_builder.step import Split, Step

@@ -19,10 +19,10 @@ from support.console import answer
 from support.helpers import correlated, drifting
 
 from driftline.eval.plotting.charts import lines, points, slopes
-from driftline.eval.plotting.colours import GREY
 from driftline.eval.plotting.files import save_widths
 from driftline.eval.plotting.frames import GAP, MARKERS, WIDTHS
 from driftline.eval.plotting.panels import panels
+from driftline.eval.plotting.svg import GREY
 from driftline.eval.plotting.timeline import BINS, FOOT, HIGH, SHADES, TOP, timeline
 from driftline.eval.protocol import Result, Score
 from driftline.eval.protocols.clear.protocol import Iid

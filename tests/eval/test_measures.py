@@ -17,7 +17,7 @@ from driftline.eval.reporting.protocols import page_of
 from driftline.eval.rows import Answers, Row, Run, counted
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.aggregate import _over_samples, _spread
-from driftline.eval.scoring.significance import half_width
+from driftline.eval.scoring.bands import half_width
 from driftline.eval.scoring.sums import draws_of
 from driftline.stream_builder.stream import Stream
 

@@ -17,7 +17,7 @@ from support.helpers import drifting
 from driftline.curate.core.errors import BadInput, IntegrityError
 from driftline.eval import outcomes, rows
 from driftline.eval.engine.scores import softmax, sureness
-from driftline.eval.leaderboard.rescoring import rescored
+from driftline.eval.leaderboard.repeating import rescored
 from driftline.eval.learner import Learner, Task
 from driftline.eval.learners.trained_heads import Nap
 from driftline.eval.outcomes import Tally, attached, numbered

@@ -26,8 +26,7 @@ from driftline.eval.reporting.files import exports
 from driftline.eval.reporting.pages import linked
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.reporting.samples import section
-from driftline.eval.reporting.step_names import date_names
-from driftline.eval.reporting.text import p_text
+from driftline.eval.reporting.text import date_names, p_text
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.ranking import parts
 from driftline.stream_builder.stream import Split, Step, Stream

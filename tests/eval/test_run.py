@@ -24,7 +24,7 @@ from driftline.eval.experiment.presets import fitting
 from driftline.eval.experiment.settings import seeds_of
 from driftline.eval.learner import Array, Labels, Learner, Task
 from driftline.eval.learners.er import Er
-from driftline.eval.plotting.colours import colour, ink
+from driftline.eval.plotting.svg import colour, ink
 from driftline.eval.protocol import PROTOCOLS
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.run import evaluate, plan

@@ -19,7 +19,7 @@ from support.submissions import Members, members_of, written
 
 from driftline.curate.core.errors import DriftlineError
 from driftline.eval.leaderboard.board import board
-from driftline.eval.leaderboard.rescoring import rescored
+from driftline.eval.leaderboard.repeating import rescored
 from driftline.eval.leaderboard.submission import pack
 from driftline.eval.leaderboard.verification import Verdict, examined
 from driftline.eval.learners import LEARNERS
