@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 ALPHAS = ("0.5", "1.0", "2.0", "5.0", "dynamic:0.25", "dynamic:0.5", "dynamic:0.75", "dynamic:1.0")
@@ -42,15 +43,7 @@ def split(text: str) -> list[str]:
     >>> split("er, reservoir(alpha=5,start=scratch)")
     ['er', 'reservoir(alpha=5,start=scratch)']
     """
-    words, depth, word = [], 0, ""
-    for character in text:
-        depth += (character == "(") - (character == ")")
-        if character == "," and depth == 0:
-            words.append(word.strip())
-            word = ""
-        else:
-            word += character
-    return [w for w in (*words, word.strip()) if w]
+    return [word.strip() for word in re.split(r",(?![^(]*\))", text) if word.strip()]
 
 
 def expand(names: Sequence[str], all_names: Sequence[str]) -> list[str]:

@@ -15,7 +15,7 @@ from driftline.eval.engine.seeded import seeded
 from driftline.eval.finetuning.fit import Hyper
 from driftline.eval.finetuning.layers import check_blocks
 from driftline.eval.finetuning.modes import groups_of
-from driftline.eval.finetuning.regularisers import Pull
+from driftline.eval.finetuning.objectives import Pull
 from driftline.eval.nets.chain import HEAD, STEM, Net
 
 

@@ -8,11 +8,10 @@ from typing import Any
 
 from driftline.curate.core.system.own_code import HOME, code_of
 from driftline.eval.finetuning.fit import Fit, Fitted, Hyper, Rule
-from driftline.eval.finetuning.fit_cache import Store, digest_of
 from driftline.eval.finetuning.modes import OBJECTIVES
-from driftline.eval.finetuning.regularisers import Pull
+from driftline.eval.finetuning.objectives import Pull
 from driftline.eval.finetuning.samples import Samples
-from driftline.eval.finetuning.search import Book, Job, best_of
+from driftline.eval.finetuning.search import Book, Job, Store, best_of, digest_of
 from driftline.eval.nets.chain import Net
 
 

@@ -202,7 +202,7 @@ class Work:
         with self.log.progress(f"{item.name} {cell.row}", work.runs - work.finished, "runs") as tick:
             document = evaluate(stream, **given, progress=tick, stream_folder=folder, executor=self.executor)
         if cell.protocol == "seq-to-final" and not drawn and not self.quick:
-            from driftline.eval.finetuning.fit_cache import Store
+            from driftline.eval.finetuning.search import Store
 
             Store(runs / "fits").thin()
         return document, runs

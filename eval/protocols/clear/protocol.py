@@ -21,8 +21,23 @@ from driftline.eval.training.online_learner import chosen_rate
 from driftline.stream_builder.stream import Stream
 
 
+class Clear(Protocol):
+    """What both have in common."""
+
+    primary = "next_domain"
+    roles = ROLES
+
+    def task(self, stream: Stream) -> Task:
+        """Classes, shape, number of steps."""
+        return Task(len(stream.classes), stream.x_shape, len(stream.steps), corrections=False)
+
+    def defaults(self, learner: Learner) -> dict[str, Any]:
+        """Online heads choose their learning rates."""
+        return chosen_rate(learner)
+
+
 @dataclass(frozen=True)
-class Iid(Protocol):
+class Iid(Clear):
     """CLEAR's iid protocol: train and test splits of every step, a T × T accuracy matrix."""
 
     splits: Literal["stream", "seeded", "published", "random"] = "stream"
@@ -35,8 +50,6 @@ class Iid(Protocol):
 
     scores = tuple(IID)
     measures = tuple(MEASURES)
-    primary = "next_domain"
-    roles = ROLES
     refuses = ("all_steps",)
 
     def check(self, stream: Stream) -> None:
@@ -54,20 +67,12 @@ class Iid(Protocol):
         drawn = self.splits in ("seeded", "random")
         return {} if drawn else {"test_share": f"splits is {self.splits}, and none is drawn"}
 
-    def task(self, stream: Stream) -> Task:
-        """Classes, shape, number of steps."""
-        return Task(len(stream.classes), stream.x_shape, len(stream.steps), corrections=False)
-
     def split(self, stream: Stream, rng: np.random.Generator, seed: int) -> Stream:
         """The stream with the train and test splits of a run."""
         if self.splits == "published":
             return stream.published(seed % stream.published_splits)
         grouped = self.splits == "seeded"
         return stream if self.splits == "stream" else stream.resplit(self.test_share, rng, grouped)
-
-    def defaults(self, learner: Learner) -> dict[str, Any]:
-        """Online heads choose their learning rates."""
-        return chosen_rate(learner)
 
     def trials(self, stream: Stream, rng: np.random.Generator, seed: int) -> list[tuple[Protocol, Stream]]:
         """Three parts of the first step's training data, as this seed splits it."""
@@ -112,25 +117,15 @@ class Iid(Protocol):
 
 
 @dataclass(frozen=True)
-class Streaming(Protocol):
+class Streaming(Clear):
     """CLEAR's streaming protocol: all of a step is training data, tests are all of the later steps."""
 
     scores = tuple(STREAMING)
-    primary = "next_domain"
-    roles = ROLES
     refuses = ("all_steps", "future")
 
     def check(self, stream: Stream) -> None:
         """Raise IncompatibleStream if a step lacks training data."""
         loop.check(stream, streaming=True)
-
-    def task(self, stream: Stream) -> Task:
-        """Classes, shape, number of steps."""
-        return Task(len(stream.classes), stream.x_shape, len(stream.steps), corrections=False)
-
-    def defaults(self, learner: Learner) -> dict[str, Any]:
-        """Online heads choose their learning rates."""
-        return chosen_rate(learner)
 
     def trials(self, stream: Stream, rng: np.random.Generator, seed: int) -> list[tuple[Protocol, Stream]]:
         """Three parts of the first step, which is never tested on."""

@@ -15,7 +15,7 @@ from driftline.curate.core.errors import BadInput, IncompatibleStream
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.finetuning.adapters import remade
 from driftline.eval.finetuning.fit import Fitted, Rule
-from driftline.eval.finetuning.fit_cache import Store
+from driftline.eval.finetuning.search import Store
 from driftline.eval.nets import build
 from driftline.eval.nets.chain import Net, weights_of
 from driftline.eval.protocols.seq_to_final.protocol import SeqToFinal
@@ -49,8 +49,7 @@ class Trained:
 def trained(run: Run, runs: Path, stream: Stream) -> Trained:
     """The networks of a run. runs: the output folder of `driftline eval`.
 
-    Raises IncompatibleStream for a run on another stream or without networks, BadInput for a fit that is missing, of
-    another network or of images of another size.
+    Raises IncompatibleStream for a run on another stream or without networks, BadInput for a fit that is missing.
     """
     about = run.about
     if about["stream"]["sha256"] != stream.sha256:
@@ -78,7 +77,7 @@ def trained(run: Run, runs: Path, stream: Stream) -> Trained:
 
 
 def network(store: Store, fit: str, start: Net) -> Net:
-    """A fit's network with its best weights. Raises BadInput if the store lacks it or it is of another network."""
+    """A fit's network with its best weights. Raises BadInput if the store lacks it."""
     stored = store.get(fit)
     if not isinstance(stored, Fitted) or not stored.state:
         raise BadInput(
@@ -88,11 +87,7 @@ def network(store: Store, fit: str, start: Net) -> Net:
         )
     identity = read_json(store.place(fit) / "fit.json")["identity"]
     net = remade(start.copy(), identity.get("made", []))
-    try:
-        net.load_state_dict(stored.state)
-    except RuntimeError as error:
-        reason = str(error).partition("\n\t")[2].partition("\n")[0]
-        raise BadInput(f"The fit {fit} is of another network: {reason}", "Expected a fit of the same run.") from None
+    net.load_state_dict(stored.state)
     return net.to(memory_format=torch.channels_last)
 
 
