@@ -26,7 +26,6 @@ from driftline.curate.fetch.outcome import PLACEHOLDER_URL, Download, opted_out
 from driftline.curate.fetch.settings import FetchSettings
 
 REDIRECTS = 5
-SLOWER = 5  # times the seconds an answer of the other hosts: if all are slow, the cause is not the host
 AGENT = "driftline (image research; honours X-Robots-Tag and Retry-After)"
 Keep = Callable[[int, Download], None]
 
@@ -79,10 +78,10 @@ class _Host:
             self.answers += 1
             self.seconds += time.monotonic() - start
 
-    def spent(self) -> tuple[float, int]:
-        """Seconds and number of all requests, those in progress included."""
-        now = time.monotonic()
-        return self.seconds + sum(now - start for start in self.starts), self.answers + len(self.starts)
+    def is_slow(self, patience: float) -> bool:
+        """Whether its requests, those in progress included, take more seconds, or it asked to wait for longer."""
+        seconds = self.seconds + sum(time.monotonic() - start for start in self.starts)
+        return self.waited > patience or seconds > patience * (self.answers + len(self.starts))
 
     async def turn(self, rate: float | None) -> None:
         """Wait until this host may be requested. rate: requests a second."""
@@ -122,8 +121,7 @@ async def download(
     """Request every (row, url) once; `keep(row, outcome)` is called exactly once for each, in order of arrival, except
     for the rest of the rows of slow hosts. Returns these hosts.
 
-    patience: a host is slow if an answer takes more seconds, on average,
-    and much longer than those of other hosts, or if it asks to wait for longer.
+    patience: a host is slow if an answer takes more seconds, on average, or if it asks to wait for longer.
     """
     queues: dict[str, deque[tuple[int, str]]] = defaultdict(deque)
     for row, url in rows:
@@ -140,7 +138,7 @@ async def download(
         async def watch(tasks: Mapping[str, Sequence[asyncio.Task[None]]]) -> None:
             while left := {name: busy for name, ts in tasks.items() if (busy := [t for t in ts if not t.done()])}:
                 await asyncio.wait([task for busy in left.values() for task in busy], timeout=patience / 20)
-                for name in left.keys() & _slow(client.hosts, patience):
+                for name in [name for name in left if client.hosts[name].is_slow(patience)]:
                     if not all(task.done() for task in left[name]):
                         slow.add(name)
                     for task in left[name]:
@@ -159,18 +157,6 @@ async def download(
                     group.create_task(watch(tasks))
         except ExceptionGroup as errors:  # of `keep`: a full disk
             raise errors.exceptions[0] from None
-    return slow
-
-
-def _slow(hosts: Mapping[str, _Host], patience: float) -> set[str]:
-    """The hosts that take more than `patience` seconds an answer, and SLOWER times as long as the others."""
-    spent = {name: host.spent() for name, host in hosts.items()}
-    seconds, answers = (sum(column) for column in zip(*spent.values(), strict=True)) if spent else (0.0, 0)
-    slow = {name for name, host in hosts.items() if host.waited > patience}
-    for name, (own, count) in spent.items():
-        others = (seconds - own) / max(answers - count, 1)
-        if own > count * max(patience, SLOWER * others):
-            slow.add(name)
     return slow
 
 

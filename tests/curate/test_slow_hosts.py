@@ -156,11 +156,9 @@ def test_a_host_that_asks_to_wait_and_a_slow_mirror_hold_up_no_other_shard(serve
     assert finished[0] == max(finished)
 
 
-def test_hosts_are_slow_in_comparison() -> None:
-    def host(seconds: float, answers: int) -> native._Host:
-        return native._Host(seconds=seconds, answers=answers)
+def test_a_host_is_slow_on_average() -> None:
+    def host(seconds: float, answers: int, waited: float = 0.0) -> native._Host:
+        return native._Host(seconds=seconds, answers=answers, waited=waited)
 
-    assert native._slow({"a": host(60, 2), "b": host(20, 100)}, 5.0) == {"a"}
-    assert native._slow({"a": host(60, 2), "b": host(2000, 100)}, 5.0) == set(), "the cause is our own line"
-    assert native._slow({"a": host(60, 2)}, 30.0) == set()
-    assert native._slow({"a": native._Host(waited=6.0), "b": host(1, 10)}, 5.0) == {"a"}
+    hosts = [host(60, 2), host(20, 100), host(10, 2), host(0, 0), host(1, 10, 6.0)]
+    assert [host.is_slow(5.0) for host in hosts] == [True, False, False, False, True]

@@ -18,8 +18,7 @@ from driftline.curate.core.settings import Form, Section
 from driftline.curate.core.system.calls import sync_folder
 
 RANGE = 64 << 20  # bytes per request
-TRIES = 8  # requests in a row that may fail without receiving a byte
-
+TRIES = 5  # of a request
 DENIED = {  # [S3 API reference, Error responses]; "403" and "404" are of answers without a body
     "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "NoSuchBucket", "ExpiredToken", "InvalidToken",
     "RequestTimeTooSkewed", "403", "404",
@@ -65,7 +64,7 @@ def client(settings: S3, keys: bool = False) -> Any:
 
     signed = keys or settings.profile is not None
     options = Config(
-        retries={"max_attempts": 3, "mode": "standard"}, connect_timeout=10, read_timeout=30,
+        retries={"max_attempts": TRIES, "mode": "standard"}, connect_timeout=10, read_timeout=30,
         signature_version="s3v4" if signed else UNSIGNED,
     )  # fmt: skip
     try:
@@ -144,20 +143,15 @@ def _fetch_one(server: Any, place: dict[str, str], path: Path, settings: S3, run
     with open(part, "ab") as file, run_log.progress(f"fetch {path.name}", size, "bytes") as tick:
         done = file.tell()
         tick(done)
-        failures = 0
         while done < size:
             wanted = {"Range": f"bytes={done}-{min(done + RANGE, size) - 1}", "IfMatch": f'"{version}"'}
             received = _range(server, place | wanted, min(RANGE, size - done), file, tick)
             file.flush()
             os.fsync(file.fileno())
-            failures = 0 if received else failures + 1
             done += received
-            if failures == TRIES:
-                raise DriftlineError(
-                    f"{uri} failed {TRIES} times in a row after {done:,} of {size:,} bytes.",
-                    "Expected the rest of the file.",
-                    "Run the same command again: downloaded data is kept.",
-                )
+            if not received:  # botocore has asked several times
+                problem = f"{uri} failed after {done:,} of {size:,} bytes."
+                raise DriftlineError(problem, "", "Run the same command again: downloaded data is kept.")
     _verify(part, uri, size, version, settings)
     os.replace(part, path)
     write_json(record_path, record)
