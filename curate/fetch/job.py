@@ -12,10 +12,20 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from driftline.curate.core.atomic_io import fingerprint
+from driftline.curate.core.outside.image_kinds import reads_heic, reads_jxl
+from driftline.curate.core.outside.images import PREPARATION
 from driftline.curate.fetch.settings import FetchSettings
 from driftline.curate.store.database import Place
 
+NOT_OF_A_PHOTO = {"shard_size", "stop_after"}  # settings that do not decide what a row becomes
 COLUMNS = ["id", "row", "url", "path", "uploaded", "until"]
+
+
+def rules_of(settings: FetchSettings, others: bool = False) -> bytes:
+    """Fingerprint of what decides what a row becomes. Misses of other rules are asked again."""
+    values = {k: v for k, v in settings.identity("fetch").items() if k not in NOT_OF_A_PHOTO}
+    return bytes.fromhex(fingerprint([values, reads_heic(), reads_jxl(), PREPARATION, *["others"] * others]))[:8]
 
 
 @dataclass(frozen=True)

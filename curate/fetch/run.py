@@ -17,16 +17,17 @@ import pyarrow.parquet as pq
 from driftline.curate.core.atomic_io import writing
 from driftline.curate.core.errors import Unfinished
 from driftline.curate.core.executor import Executor
+from driftline.curate.core.parsing import rows_of
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.fetch.address_guard import mostly_private
-from driftline.curate.fetch.job import COLUMNS, Again, Shard, manifest
+from driftline.curate.fetch.job import COLUMNS, Again, Shard, manifest, rules_of
 from driftline.curate.fetch.outcome import NETWORK_REASONS, SLOW
-from driftline.curate.fetch.reuse import rules_of, settle
 from driftline.curate.fetch.settings import FetchSettings
 from driftline.curate.fetch.shard import INDEX, counts_of, fetch_shard
 from driftline.curate.fetch.slow_hosts import ask_last, clean
 from driftline.curate.images.shards import index_path, shard_path
-from driftline.curate.store.database import Place
+from driftline.curate.store.database import Place, open_store
+from driftline.curate.store.photos import Asked, keep_misses
 
 OUTAGE_SHARDS = 3  # full shards, one after another, that tell an outage before all rows were asked
 PATIENCE = 5.0  # seconds an answer: rows of slower hosts are asked for after all others
@@ -100,13 +101,21 @@ def _finished(todo: Sequence[Shard], executor: Executor) -> Iterator[tuple[Shard
 
 
 def _settle(shards: Sequence[Shard], store: Place) -> None:
-    """Take the misses of the network into the store, because fetch accepted them."""
+    """Take the misses of the network into the store, because fetch accepted them: during an outage they say nothing of
+    a photo."""
     for shard in shards:
         index = index_path(shard.out, shard.number)
-        if index.exists() and not NETWORK_REASONS.isdisjoint(counts_of(index)):
-            settle(
-                store, shard.out, shard.number, shard.rows(), rules_of(shard.settings, shard.others), NETWORK_REASONS
-            )
+        if not index.exists() or NETWORK_REASONS.isdisjoint(counts_of(index)):
+            continue
+        urls, rules = dict(rows_of(shard.rows(), "row", "url")), rules_of(shard.settings, shard.others)
+        misses = rows_of(pq.read_table(index, columns=["row", "fault", "detail"]), "row", "fault", "detail")
+        lasting = [
+            Asked(urls[row], rules, None, fault, detail)
+            for row, fault, detail in misses
+            if fault in NETWORK_REASONS and urls.get(row) is not None
+        ]
+        with open_store(store.folder) as base:
+            keep_misses(base, lasting)
 
 
 def _to_ask(shard: Shard, again: Again | None) -> Shard:

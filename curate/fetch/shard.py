@@ -6,9 +6,11 @@ import asyncio
 import hashlib
 import json
 import os
+import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from driftline.curate.core.atomic_io import NO_ROOM, no_room, sha256_bytes, writ
 from driftline.curate.core.outside.image_kinds import kind_of
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.fetch.asking import ask_all
-from driftline.curate.fetch.job import Shard
+from driftline.curate.fetch.job import Shard, rules_of
 from driftline.curate.fetch.outcome import (
     GONE,
     LIMIT_REASONS,
@@ -28,15 +30,14 @@ from driftline.curate.fetch.outcome import (
     SMALLER,
     Download,
 )
-from driftline.curate.fetch.reuse import keep, recall, rules_of
 from driftline.curate.fetch.settings import FetchSettings, mirror_url
-from driftline.curate.fetch.spool import Spool
 from driftline.curate.images.changes import NONE, joined
 from driftline.curate.images.checks import ImageCheck, check_image, shown_as
 from driftline.curate.images.local_files import read_local
 from driftline.curate.images.shards import index_path, read_images, shard_path, write_tar
-from driftline.curate.store.database import open_store
-from driftline.curate.store.photos import Asked, Outcome, outcomes
+from driftline.curate.metadata.column_mapping import printable
+from driftline.curate.store.database import Place, open_store
+from driftline.curate.store.photos import Asked, Outcome, images_of, keep_shard, outcomes
 
 INDEX = pa.schema(
     [
@@ -57,10 +58,49 @@ INDEX = pa.schema(
         ("detail", pa.string()),
     ]
 )
+IN_MEMORY = 256 * 2**20  # bytes of a shard; twice a default shard of YFCC's, so that it is written only once
 BROKEN = {"empty_body", "not_an_image", "broken_image", "unsupported_format", "needs_heic_extra", "needs_jxl_extra",
           "too_few_bytes", "not_rgb"}  # fmt: skip
 # The owner or the settings decided, not the state of one address: mirrors are not used.
 FINAL = {"opted_out", "too_many_bytes", "private_address", "malformed_url", SLOW}
+
+
+class Spool:
+    """The bytes of a shard's images until it is written: in memory, and on disk if there are more than IN_MEMORY."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY, dir=str(folder))  # noqa: SIM115  closed with the shard
+        self._places: dict[int, tuple[int, int]] = {}
+        self.failures: dict[int, Download] = {}
+        self.notes: dict[int, str] = {}  # row → detail of an image that a mirror had
+        self.sizes: dict[int, str] = {}  # row → record of the size in which another address had it
+        self.origins: dict[int, tuple[str, str]] = {}  # row → source_sha256 and changes of an image stored before
+        self.passed: dict[int, Outcome] = {}  # row → what a store knows of its image, judged by the same rules
+        self.misses: dict[int, Download] = {}  # row → its last answer, if it is asked again
+
+    def keep(self, row: int, outcome: Download) -> None:
+        """Take the outcome of a row; a later one replaces it."""
+        if outcome.data is None:
+            # what a server wrote need not be text
+            self.failures[row] = replace(outcome, detail=outcome.detail and printable(outcome.detail))
+            return
+        self.failures.pop(row, None)
+        self._places[row] = (self._file.seek(0, 2), len(outcome.data))
+        self._file.write(outcome.data)
+        self._file.flush()
+
+    def data(self, row: int) -> bytes | None:
+        """The bytes of a row, or None."""
+        if row not in self._places:
+            return None
+        start, size = self._places[row]
+        self._file.seek(start)
+        return self._file.read(size)
+
+    def close(self) -> None:
+        """Delete the file."""
+        with suppress(OSError):  # what a full disk did not take is not needed any more
+            self._file.close()
 
 
 def fetch_shard(shard: Shard) -> Counter[str]:
@@ -151,7 +191,7 @@ def _from_store(shard: Shard, part: pa.Table, rules: bytes, spool: Spool) -> dic
     """Put what the store has into the spool; returns row → address of those that must be asked."""
     urls = {row: url for row, url in rows_of(part, "row", "url") if url is not None and spool.data(row) is None}
     again = frozenset[str]() if shard.again is None else shard.again.reasons
-    stored = recall(shard.store, list(urls.values()))
+    stored = _recall_urls(shard.store, list(urls.values()))
     asked: dict[int, str] = {}
     for row, url in urls.items():
         outcome, data = stored.get(url, (None, None))
@@ -168,6 +208,17 @@ def _from_store(shard: Shard, part: pa.Table, rules: bytes, spool: Spool) -> dic
         if data is not None and outcome.rules == rules:
             spool.passed[row] = outcome
     return asked
+
+
+def _recall_urls(place: Place | None, urls: Sequence[str]) -> dict[str, tuple[Outcome, bytes | None]]:
+    """Address → its outcome and the image, or None for a miss; without images that are damaged or forgotten."""
+    if place is None or not place.reads or not urls:
+        return {}
+    with open_store(place.folder) as store:
+        stored = outcomes(store, urls)
+        images = dict(images_of(store, [o.sha256 for o in stored.values() if o.sha256 is not None]))
+    answers = {url: (outcome, images.get(outcome.sha256 or "")) for url, outcome in stored.items()}
+    return {url: (outcome, data) for url, (outcome, data) in answers.items() if data is not None or outcome.fault}
 
 
 def _without_outages(urls: dict[int, str], spool: Spool) -> None:
@@ -290,7 +341,9 @@ def close(
 ) -> None:  # fmt: skip
     """Write the index of a shard whose tar is complete; the store takes the tar. digest: of the tar."""
     index = pa.Table.from_pylist(records, schema=INDEX)
-    keep(shard.store, shard_path(shard.out, shard.number), digest, index, asked, taken or {})
+    if shard.store is not None:
+        with open_store(shard.store.folder) as store:
+            keep_shard(store, shard_path(shard.out, shard.number), digest, index, asked, taken or {})
     write_parquet(index_path(shard.out, shard.number), index)
 
 

@@ -22,9 +22,10 @@ from driftline.curate.core.executor import Executor
 from driftline.curate.fetch.asking import SLOW_HOSTS
 from driftline.curate.fetch.job import COLUMNS, Shard, manifest
 from driftline.curate.fetch.outcome import NETWORK_REASONS, SLOW
-from driftline.curate.fetch.reuse import forget
 from driftline.curate.fetch.shard import INDEX, close, counts_of, fetch_shard
 from driftline.curate.images.shards import index_path, read_images, shard_path, write_tar
+from driftline.curate.store.database import Place, open_store
+from driftline.curate.store.upkeep import remove
 
 
 def ask_last(shards: Sequence[Shard], executor: Executor) -> Iterator[tuple[Shard, Counter[str]]]:
@@ -45,7 +46,7 @@ def ask_last(shards: Sequence[Shard], executor: Executor) -> Iterator[tuple[Shar
         for i, counts in executor.run_tasks(put_back, tasks):
             yield tasks[i][0], counts
         for shard in last:
-            forget(shard.store, [sha256_file(shard_path(folder, shard.number))])
+            _forget(shard.store, [sha256_file(shard_path(folder, shard.number))])
         remove_tree(folder)
 
 
@@ -83,8 +84,17 @@ def put_back(task: tuple[Shard, tuple[int, ...]]) -> Counter[str]:
     write_tar(tar, ((record["member"], images[record["id"]]) for record in records if record["member"]), digest)
     close(shard, digest.hexdigest(), records)
     if digest.hexdigest() != before:
-        forget(shard.store, [before])
+        _forget(shard.store, [before])
     return counts_of(index_path(shard.out, shard.number))
+
+
+def _forget(place: Place | None, tars: Sequence[str]) -> None:
+    """Remove those of the tars (SHA-256) whose images are all in other ones by now."""
+    if place is not None:
+        query = "SELECT f.name FROM images i JOIN files f ON f.number = i.file WHERE f.name = ? LIMIT 1"
+        names = [f"{digest}.tar" for digest in tars]
+        with open_store(place.folder) as store:
+            remove(store, [name for name in names if not store.base.execute(query, (name,)).fetchone()])
 
 
 def clean(out: Path) -> None:

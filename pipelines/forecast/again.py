@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from driftline.curate.embedding.reuse import encoder_name
 from driftline.curate.fetch.address_guard import mostly_private
-from driftline.curate.fetch.reuse import rules_of
+from driftline.curate.fetch.job import rules_of
 from driftline.curate.store.database import open_store
 from driftline.curate.store.photos import outcomes
 from driftline.curate.store.vectors import looks

@@ -375,7 +375,7 @@ def test_photos_wait_in_memory_and_on_disk_only_if_they_are_too_many(server, tmp
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda **how: on_disk.append(how["dir"]) or made(**how))
     fetch(parts, tmp_path / "a", RULES, QUIET)
     assert not on_disk, "each photo is written once, into its shard"
-    monkeypatch.setattr("driftline.curate.fetch.spool.IN_MEMORY", len(picture()) * 2)
+    monkeypatch.setattr("driftline.curate.fetch.shard.IN_MEMORY", len(picture()) * 2)
     fetch(parts, tmp_path / "b", RULES, QUIET)
     assert on_disk == [str(tmp_path / "b")]
     assert same_files(tmp_path / "a", tmp_path / "b")
