@@ -66,7 +66,7 @@ class Aged:
     @property
     def days_a_period(self) -> float:
         """On average."""
-        return float(np.diff(self.periods.borders).mean()) / DAY
+        return self.periods.days / len(self.periods)
 
 
 def aged(

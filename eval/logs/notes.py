@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from driftline.eval.logs.cells import LEAST, Cells
-from driftline.eval.logs.periods import DAY, Periods
+from driftline.eval.logs.periods import Periods
 from driftline.eval.logs.reading import NONE, UNTIMED, Log
 from driftline.eval.logs.versions import Version
 
@@ -58,7 +58,7 @@ def notes_of(log: Log, stated: Mapping[str, Version], cells: Cells, periods: Per
 
 def one_season(periods: Periods) -> bool:
     """Whether a log is too short to show that a season comes back."""
-    return float(periods.borders[-1] - periods.borders[0]) / DAY < SEASONS
+    return periods.days < SEASONS
 
 
 def _periods(n: int, periods: Periods) -> str:

@@ -1,4 +1,4 @@
-"""Months, weeks, days, or N parts of equal length: which period of the log a moment is in."""
+"""Years, months, weeks, days, or N parts of equal length: which period of the log a moment is in."""
 
 from __future__ import annotations
 
@@ -13,67 +13,59 @@ from driftline.curate.core.times.dates import iso
 
 DAY = 86_400
 MONDAY = 4 * DAY  # the first Monday after 1970
+WIDTHS = {"week": 7 * DAY, "day": DAY}
 
 
 @dataclass(frozen=True)
 class Periods:
-    """P periods without gaps, from the first to the last prediction."""
+    """Periods without gaps. Their numbers count from the period of the first prediction; below 0: before."""
 
     unit: str
     """year, month, week, day; period: parts of equal length"""
-    borders: npt.NDArray[np.int64]
-    """(P + 1,) the first second of each, and of the one after the last"""
+    begin: int
+    """the first second of the first one, UTC"""
+    width: int
+    """seconds; 0: of the calendar"""
+    last: int
+    """the last prediction, seconds UTC"""
 
     def __len__(self) -> int:
-        return len(self.borders) - 1
+        return int(self.number(self.last)) + 1
 
     def number(self, moment: Any) -> npt.NDArray[np.int64]:
-        """Number of the period of each moment; below 0, P and above: as if periods went on."""
+        """Number of the period of each moment."""
         moment = np.asarray(moment, np.int64)
-        day = moment // DAY
-        first, last = int(day.min(initial=0)), int(day.max(initial=0))
-        if self.unit not in CALENDAR or last - first >= moment.size:
-            return np.asarray(_number(self, moment))
-        # Calendar periods begin at midnight: a log has many rows a day.
-        return np.asarray(_number(self, np.arange(first, last + 1) * DAY)[day - first])
+        if self.width:
+            return np.asarray((moment - self.begin) // self.width)
+        of_all, begin = (
+            at.astype("datetime64[s]").astype(f"datetime64[{CALENDAR[self.unit]}]").astype(np.int64)
+            for at in (moment, np.array(self.begin))
+        )
+        return np.asarray(of_all - begin)
 
     def start(self, number: int) -> int:
-        """The first second of a period, also of one before or after the log."""
-        if 0 <= number < len(self.borders):
-            return int(self.borders[number])
-        if self.unit in CALENDAR and self.unit != "week":
-            code = CALENDAR[self.unit]
-            first = self.borders[:1].astype("datetime64[s]").astype(f"datetime64[{code}]")[0]
-            return int((first + number).astype("datetime64[s]").astype(np.int64))
-        return int(self.borders[0] + number * (self.borders[1] - self.borders[0]))
+        """The first second of a period."""
+        if self.width:
+            return self.begin + number * self.width
+        first = np.array(self.begin, "datetime64[s]").astype(f"datetime64[{CALENDAR[self.unit]}]")
+        return int((first + number).astype("datetime64[s]").astype(np.int64))
+
+    @property
+    def days(self) -> float:
+        """From the start of the first to the end of the last one."""
+        return (self.start(len(self)) - self.begin) / DAY
 
 
 def periods_of(time: npt.NDArray[np.int64], period: str | int) -> Periods:
     """time (N,): seconds UTC. period: year, month, week, day, or a number of parts. Raises BadConfig."""
     first, last = int(time.min()), int(time.max())
-    parts = count_of(period)
-    if parts is not None:
-        width = max(1, -(-(last - first + 1) // parts))
-        return Periods("period", first + width * np.arange(parts + 1, dtype=np.int64))
+    if (parts := count_of(period)) is not None:
+        return Periods("period", first, max(1, -(-(last - first + 1) // parts)), last)
     unit = str(period)
-    if unit == "week":
-        start = (first - MONDAY) // (7 * DAY) * 7 * DAY + MONDAY
-        return Periods(
-            unit, np.arange(start, last + 7 * DAY + 1, 7 * DAY, dtype=np.int64)[: (last - start) // (7 * DAY) + 2]
-        )
-    code = CALENDAR[unit]
-    ends = np.array([first, last]).astype("datetime64[s]").astype(f"datetime64[{code}]")
-    borders = np.arange(ends[0], ends[1] + 2).astype("datetime64[s]").astype(np.int64)
-    return Periods(unit, borders)
-
-
-def _number(periods: Periods, moment: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    first = periods.borders[0]
-    if periods.unit in CALENDAR and periods.unit != "week":
-        kind = f"datetime64[{CALENDAR[periods.unit]}]"
-        start = np.asarray(first).astype("datetime64[s]").astype(kind).astype(np.int64)
-        return moment.astype("datetime64[s]").astype(kind).astype(np.int64) - start
-    return (moment - first) // (periods.borders[1] - first)
+    if width := WIDTHS.get(unit, 0):
+        return Periods(unit, (first - MONDAY) // width * width + MONDAY, width, last)
+    begin = np.array(first, "datetime64[s]").astype(f"datetime64[{CALENDAR[unit]}]").astype("datetime64[s]")
+    return Periods(unit, int(begin.astype(np.int64)), 0, last)
 
 
 def day_of(moment: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,7 @@ def results_of(paths: Sequence[Path], streams: Sequence[Stream] = ()) -> list[di
     executor = Executor(workers=cores() if several else 1)
     keys = sorted({*groups, *reasons})
     tasks = [
-        _Part(groups.get(key, []), key, _plain(streams_of.get(key[0]), several), len(folders) > FEW_RUNS, size)
+        (groups.get(key, []), key, _plain(streams_of.get(key[0]), several), len(folders) > FEW_RUNS, size)
         for key in keys
     ]
     documents_of = dict(executor.run_tasks(_document, tasks))
@@ -78,39 +78,28 @@ def results_of(paths: Sequence[Path], streams: Sequence[Stream] = ()) -> list[di
     return documents
 
 
-@dataclass(frozen=True)
-class _Part:
-    """What one document is made of."""
-
-    folders: list[Path]
-    """of its runs"""
-    key: row_files.Key
-    stream: Stream | None
-    few: bool
-    """fewer replicates"""
-    size: int
-    """bytes of the outcomes of all runs"""
-
-
-def _document(part: _Part) -> tuple[set[str], dict[str, Any]]:
-    """The learners that have rows, and the document. Without Python's search for cycles, which goes through a million
+def _document(
+    task: tuple[list[Path], row_files.Key, Stream | None, bool, int],
+) -> tuple[set[str], dict[str, Any]]:
+    """Folders of runs, their key, the stream, whether replicates are few, and bytes of the outcomes of all runs → the
+    learners that have rows, and the document. Without Python's search for cycles, which goes through a million
     rows again and again and finds none."""
-    collects = gc.isenabled()
+    (places, key, stream, few, size), collects = task, gc.isenabled()
     gc.disable()
     try:
         unread: list[str] = []
-        if part.size > OUTCOMES:
-            runs = [row_files.load(folder) for folder in part.folders]
+        if size > OUTCOMES:
+            runs = [row_files.load(folder) for folder in places]
             limit = f"more than the {OUTCOMES / 2**20:.0f} that a report reads"
-            unread = [f"The outcomes have {part.size / 2**20:,.0f} MiB, {limit}."]
-        elif part.folders:
-            runs, unread = outcomes.find(part.folders)
+            unread = [f"The outcomes have {size / 2**20:,.0f} MiB, {limit}."]
+        elif places:
+            runs, unread = outcomes.find(places)
         else:
             runs = []
         if len(unread) > NAMED:
             unread = [*unread[:NAMED], f"So it is with {len(unread) - NAMED:,} more runs."]
-        roots = {folder.parent.parent for folder in part.folders}
-        document = document_of(runs, part.key, part.stream, part.few, read_control(roots, part.key[1], part.key[0]))
+        roots = {folder.parent.parent for folder in places}
+        document = document_of(runs, key, stream, few, read_control(roots, key[1], key[0]))
         return {run.about["learner"] for run in runs}, document | ({"unread": unread} if unread else {})
     finally:
         if collects:

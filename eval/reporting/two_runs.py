@@ -31,20 +31,9 @@ NAMES = ("A", "B")
 def two_runs(
     paths: Sequence[Path], out: Path, streams: Sequence[Stream] = (), title: str = ""
 ) -> tuple[Path, list[dict[str, Any]]]:
-    """Write the report of two folders of rows, A and B, into `out`; returns its first page and the differences. Raises
-    as `documents_of_both`."""
-    documents, entries = documents_of_both(paths, streams)
-    opening = Section("differences", "What changed", _table(entries, paths))
-    title = title or f"{paths[0].name} against {paths[1].name}"
-    return write(documents, out, title, streams=streams, opening=opening), entries
-
-
-def documents_of_both(
-    paths: Sequence[Path], streams: Sequence[Stream] = ()
-) -> tuple[list[Document], list[dict[str, Any]]]:
-    """Documents of the results in two folders of rows, A and B, and for each learner that both have, the primary score
-    in A and B on the seeds of both, the difference B − A, its p after Holm over all learners, these seeds, those that
-    are left out, and the settings that differ.
+    """Write the report of two folders of rows, A and B, into `out`; returns its first page, and for each learner that
+    both have, the primary score in A and B on the seeds of both, the difference B − A, its p after Holm over all
+    learners, these seeds, those that are left out, and the settings that differ.
 
     Raises MissingFile for a folder without rows, BadConfig if A and B have no protocol and stream in common.
     """
@@ -73,7 +62,9 @@ def documents_of_both(
         documents += both
         clusters = clusters_of([run for runs in shared for run in runs], stream)
         entries += _differences(shared, both, clusters, left_out)
-    return documents, entries
+    opening = Section("differences", "What changed", _table(entries, paths))
+    title = title or f"{paths[0].name} against {paths[1].name}"
+    return write(documents, out, title, streams=streams, opening=opening), entries
 
 
 def _of_common_seeds(sides: Sequence[Sequence[Run]]) -> tuple[list[list[Run]], dict[str, list[int]]]:

@@ -21,7 +21,6 @@ from driftline.eval.scoring.calibration import (
     bin_of,
     calibration,
 )
-from driftline.eval.scoring.comparing import compare
 from driftline.eval.scoring.sums import Resampling
 
 Floats = npt.NDArray[np.float64]
@@ -137,7 +136,7 @@ def test_of_real_runs_beside_learners_without_confidence() -> None:
     assert (nap.ece.value >= 0).all()
 
 
-@pytest.mark.parametrize("function", [ageing, calibration, compare])
+@pytest.mark.parametrize("function", [ageing, calibration])
 def test_outcomes_of_another_stream_are_refused(function: Any) -> None:
     stream, kept = drifting(), []
     evaluate(stream, "clear-iid", ["nearest-mean"], keep_run=kept.append)

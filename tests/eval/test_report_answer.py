@@ -26,7 +26,6 @@ from driftline.eval.reporting.files import exports
 from driftline.eval.reporting.pages import linked
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.reporting.samples import section
-from driftline.eval.reporting.text import date_names, p_text
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.ranking import parts
 from driftline.stream_builder.stream import Split, Step, Stream
@@ -221,11 +220,6 @@ def test_calibration_is_shown_by_age_where_learners_give_confidences(tmp_path: P
     ]
     gap = np.mean([np.mean(a.confidence) - np.mean(a.label == a.predicted) for a in fresh])
     assert facts.gap.value[facts.lags == 0] == pytest.approx(gap, abs=0.01)
-
-
-def test_dates_and_p_are_short() -> None:
-    assert date_names([0, YEAR, 2 * YEAR]) == ["1970", "1971", "1972"]
-    assert [p_text(p) for p in (0.0, 0.04, None)] == ["p < 0.001", "p = 0.04", "not testable"]
 
 
 def test_a_process_without_the_samples_makes_the_same_document(aged, monkeypatch):

@@ -79,8 +79,9 @@ def _short(value: Any) -> Any:
     return [_short(one) for one in value] if isinstance(value, list) else value
 
 
-def score_records(documents: Sequence[Document]) -> Iterator[dict[str, Any]]:
-    """One row for each score of each run, also of balanced accuracy and macro-F1, the best learner first."""
+def score_records(documents: Sequence[Document], published: bool = False) -> Iterator[dict[str, Any]]:
+    """One row for each score of each run, also of balanced accuracy and macro-F1, the best learner first. published:
+    behind them the published mean, with the seed "published"."""
     for document in documents:
         about = _about(document)
         for place in ranked(document):
@@ -93,6 +94,8 @@ def score_records(documents: Sequence[Document]) -> Iterator[dict[str, Any]]:
                 for seed, value, run in zip(result["seeds"], values, runs, strict=False):
                     own = {"learner": place.name, "settings": settings, "seed": int(seed), "value": value, "run": run}
                     yield about | own | kind
+                if published and (printed := result.get(PUBLISHED, {}).get(score.name)):
+                    yield about | kind | {"learner": place.name, "seed": PUBLISHED, "value": printed["mean"]}
 
 
 def _about(document: Document) -> dict[str, str]:
@@ -102,8 +105,8 @@ def _about(document: Document) -> dict[str, str]:
 
 def scores_csv(documents: Sequence[Document]) -> str:
     """One line for each learner, protocol, score and seed; the seed of a published mean is `published`."""
-    rows = [[no_formula(cell) for cell in record] for document in documents for record in records(document)]
-    return csv_text(COLUMNS, rows)
+    rows = score_records(documents, published=True)
+    return csv_text(COLUMNS, [[no_formula(row[column]) for column in COLUMNS] for row in rows])
 
 
 def scores_tex(documents: Sequence[Document]) -> str:
@@ -137,19 +140,6 @@ def scores_tex(documents: Sequence[Document]) -> str:
                 lines.append(" & ".join([r"\quad published", *theirs]) + r" \\")
         tables.append("\n".join([*lines, r"\bottomrule", r"\end{tabular}"]))
     return "\n\n".join(tables) + "\n"
-
-
-def records(document: Document) -> Iterator[tuple[str, str, str, str, Any, float | None]]:
-    """Stream, protocol, learner, score, seed and value of every run, the best learner first; the seed of a published
-    mean is "published"."""
-    for name, result, *_ in ranked(document):
-        of_classes = {score.name: values for score in OF_CLASSES if (values := entry_of(score, result))}
-        for score, values in (result["scores"] | of_classes).items():
-            pairs = list(zip(result["seeds"], values["values"], strict=True))
-            if score in result.get("published", {}):
-                pairs.append((PUBLISHED, result["published"][score]["mean"]))
-            for seed, value in pairs:
-                yield document["stream"]["name"], document["protocol"], name, score, seed, value
 
 
 def class_records(document: Document) -> Iterator[tuple[str, str, str, str, int, float | None]]:
