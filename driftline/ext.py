@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from driftline.curate.core.vectors import unit as unit
     from driftline.curate.encoders import Encoder as Encoder
     from driftline.curate.encoders import Vectors as Vectors
-    from driftline.curate.metadata.column_mapping import record_of as record_of
+    from driftline.curate.metadata.column_mapping import records_of as records_of
     from driftline.curate.metadata.schema import batch_of as batch_of
     from driftline.curate.release.format import Release as Release
     from driftline.curate.retrieval.settings import Concept as Concept

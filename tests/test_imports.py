@@ -85,7 +85,7 @@ def may(importer: str, target: str) -> bool:
     room, goal = room_of(importer), room_of(target)
     if room == "pipelines" or room == goal:
         return True
-    if target == "driftline.curate" or target.startswith("driftline.curate.core"):
+    if target == "driftline.curate" or target.startswith(("driftline.curate.core", "driftline.curate.foreign")):
         return True
     if room == "stream_builder":
         return target in (
@@ -234,7 +234,11 @@ WITHOUT_ARRAYS = (
     "heal", "init", "leaderboard", "list_registered", "open", "plan", "run", "status", "trace",
     "train",
 )  # fmt: skip
-WITH_TABLES = ("Release", *(f"from_{name}" for name in ("folder_by_time", "hub", "table", "tic", "wild_time", "wilds")))
+WITH_TABLES = (
+    "Release",
+    "age",
+    *(f"from_{name}" for name in ("folder_by_time", "hub", "table", "tic", "wild_time", "wilds")),
+)
 
 
 def test_a_public_name_loads_no_library_that_it_can_do_without() -> None:

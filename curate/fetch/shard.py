@@ -35,7 +35,7 @@ from driftline.curate.images.changes import NONE, joined
 from driftline.curate.images.checks import ImageCheck, check_image, shown_as
 from driftline.curate.images.local_files import read_local
 from driftline.curate.images.shards import index_path, read_images, shard_path, write_tar
-from driftline.curate.metadata.column_mapping import printable
+from driftline.curate.metadata.columns import printable
 from driftline.curate.store.database import Place, open_store
 from driftline.curate.store.photos import Asked, Outcome, images_of, keep_shard, outcomes
 

@@ -1,163 +1,207 @@
-"""Rows of tables whose columns the user names: values of any kind → records of the column contract, or a fault."""
+"""Tables whose columns the user names: columns of Arrow → records of the column contract, or a fault in their place."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, get_args
 from urllib.parse import quote_plus
 
-from driftline.curate.core.errors import BadInput, did_you_mean
-from driftline.curate.core.outside.names import in_either_form, is_utf8
-from driftline.curate.metadata.column_survey import AS_IT_IS, Reading
-from driftline.curate.metadata.columns import COLUMNS, id_of_address, safe_id
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+from driftline.curate.core.errors import BadInput
+from driftline.curate.core.outside.names import in_either_form
+from driftline.curate.foreign import cells
+from driftline.curate.foreign.cells import NO_TIME, UNREADABLE, TimeColumn
+from driftline.curate.metadata.columns import TimeUnit, id_of_address, printable, safe_id
+from driftline.curate.metadata.schema import SOURCE, whole
 
-NOT_FROM_TABLE = {"row", "media"}
 TIME_FAULTS = {"until": "bad_upload_time", "uploaded": "bad_upload_time", "taken": "bad_capture_time"}
-LONGEST_RAW = 2000  # characters of a faulty row that are kept
+DEGREES = {"longitude": 180.0, "latitude": 90.0}
+WHOLE = ("id", "user", "label")  # of which 1.0 is 1
+LONGEST_TEXT = 1 << 16  # bytes of a cell
+LONGEST_TITLE = 2000  # characters of a title or caption that are kept
+ROUNDED = r"^[+-]?\d([.,]\d+)?[Ee]\+\d{2,3}$"  # as spreadsheets write large numbers
+SHOWN = 10  # notes
 
 
-def check_columns(columns: dict[str, str], images: Sequence[str]) -> dict[str, str]:
-    """The columns as given. Raises ValueError unless they name `uploaded` and one of `images`, and nothing unknown."""
-    allowed = [*(name for name in COLUMNS if name not in NOT_FROM_TABLE), *(i for i in images if i == "image")]
-    for name in columns:
-        if name not in allowed:
-            parts = (f"There is no column {name!r}.", did_you_mean(name, allowed), f"Available: {', '.join(allowed)}")
-            raise ValueError(" ".join(filter(None, parts)))
-    if "uploaded" not in columns or not set(images) & set(columns):
-        raise ValueError(
-            f"Expected at least uploaded and one of {', '.join(images)}, as in "
-            "{path: filename, uploaded: year, label: species}"
-        )
-    return columns
+@dataclass(frozen=True)
+class Reading:
+    """How the columns of a whole table are read."""
+
+    units: Mapping[str, str] = field(default_factory=dict)
+    """uploaded, until, taken → unit of their numbers"""
+    notes: tuple[str, ...] = ()
+    """sentences for people"""
 
 
-def check_names(path: Path | str, names: Sequence[str], columns: Mapping[str, str]) -> None:
-    """Raise BadInput unless a table with columns of these names has each that `columns` asks for, once."""
-    if twice := [column for column in columns.values() if names.count(column) > 1]:
-        raise BadInput(f"{path} has more than one column {twice[0]!r}.", f"It has {names}.")
-    if missing := sorted(set(columns.values()) - set(names)):
-        missing_names = ", ".join(map(repr, missing))
-        raise BadInput(f"{path} has no column {missing_names}.", f"It has {names}.", "Correct collection.columns.")
+def survey(tables: Iterable[pa.Table], columns: Mapping[str, str], unit: str, name: str) -> Reading:
+    """Look at times, labels and ids over all parts of a table. columns: column of the collection → of the table.
+    unit: of numbers of times, of TimeUnit. name: of the table, in messages. Raises BadInput for numbers that are no
+    plausible times, and for ids that a spreadsheet rounded."""
+    labels: Counter[str] = Counter()
+    way_out = f"Set collection.time_unit to one of {', '.join(get_args(TimeUnit)[1:])}."
+    times = {role: TimeColumn(f"{name}: {role}", unit, way_out) for role in TIME_FAULTS if role in columns}
+    row = 1
+    for table in tables:
+        for role, column in times.items():
+            column.add(_readable(table[columns[role]]))
+        if "label" in columns:
+            counted = pc.value_counts(_text(table[columns["label"]], "label")).to_pylist()
+            labels.update({count["values"]: count["counts"] for count in counted if count["values"] is not None})
+        if "id" in columns:
+            _refuse_rounded(_readable(table[columns["id"]]), name, row)
+        row += len(table)
+    unreadable = {role: column.whole(most=1)[1] for role, column in times.items()}
+    notes = [
+        f"{role} is stated and cannot be read in {bad.count:,} rows, the first is {bad.first_text!r} in row "
+        f"{bad.first_row:,}."
+        for role, bad in unreadable.items()
+        if bad.count
+    ]
+    notes += cells.alike({label: f"{photos:,} photos" for label, photos in labels.items()})
+    return Reading({role: column.unit for role, column in times.items()}, tuple(notes[:SHOWN]))
 
 
-class Unreadable:
-    """Stands for a value that has no Python value: a time outside the calendar or of an unknown zone, for example."""
+def records_of(
+    table: pa.Table, columns: Mapping[str, str], first: int, root: Path, reading: Reading | None = None,
+    faults: Mapping[int, tuple[str, str]] | None = None, image: Callable[[int], tuple[str, str]] | None = None,
+) -> pa.RecordBatch:  # fmt: skip
+    """A batch of records, with `fault` and `raw` in place of a row that cannot be read.
 
-    def __init__(self, kind: Any) -> None:
-        self.kind = kind
+    table: N rows of a file. columns: column of the collection → of the table. first: number of the first row. root:
+    paths are relative to it and stay below it. reading: of the whole table, by `survey`. faults: row → fault and raw
+    text, of rows that hold nothing else. image: row → id and path of an image inside the table.
 
-    def __str__(self) -> str:
-        return f"unreadable {self.kind}"
-
-    __repr__ = __str__
-
-
-def rows_of_batch(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """The rows of a batch: column → value. A value that cannot be read is `Unreadable`; text that is not UTF-8 has
-    surrogate escapes."""
-    columns = [_values(column) for column in batch.columns]
-    return [dict(zip(batch.schema.names, values, strict=True)) for values in zip(*columns, strict=True)]
-
-
-def _values(column: pa.Array) -> list[Any]:
-    import pyarrow as pa
-
-    # not `type.tz`: that fails for a name that is not UTF-8
-    if pa.types.is_timestamp(column.type) and column.type != pa.timestamp(column.type.unit):
-        column = column.cast(pa.timestamp(column.type.unit, "UTC"))  # the same moments, also of unknown zones
-    try:
-        values: list[Any] = column.to_pylist()
-    except Exception:  # Arrow raises many kinds, pytz another
-        values = [_value(scalar) for scalar in column]
-    return values
-
-
-def _value(scalar: pa.Scalar) -> Any:
-    try:
-        return scalar.as_py()
-    except UnicodeDecodeError:
-        return scalar.as_buffer().to_pybytes().decode("utf-8", "surrogateescape")
-    except Exception:
-        return Unreadable(scalar.type)
-
-
-def record_of(
-    values: Mapping[str, Any], columns: Mapping[str, str], row: int, root: Path, reading: Reading = AS_IT_IS
-) -> dict[str, Any]:
-    """values: column of the file → value. Returns a record, or a record with `fault` and `raw`.
-
-    reading: of the whole columns, by `survey`. Times: see `seconds_of`; a year, month or day is one until its last
-    second. Paths are relative to `root` and stay below it.
-    The id defaults to path or url. Tags are a list, or text with commas.
+    A year, month or day is one until its last second. The id defaults to path or url. Tags are a list, or text with
+    commas. Raises BadInput for columns of records, and of lists of several.
     """
+    size, bad = len(table), {row: why for row, (why, _) in (faults or {}).items()}
 
-    def bad(fault: str) -> dict[str, Any]:
-        return {"row": row, "fault": fault, "raw": printable(str(dict(values)))}
+    def fault(rows: Iterable[int], why: str) -> None:
+        for row in rows:
+            bad.setdefault(int(row), why)
 
-    record: dict[str, Any] = {"row": row, "media": "photo"}
+    out: dict[str, Any] = {"row": range(first, first + size), "media": ["photo"] * size}
     for name, column in columns.items():
-        value = values.get(column)
-        if isinstance(value, Unreadable):
-            return bad(TIME_FAULTS.get(name, "unreadable_value"))
-        if isinstance(value, str):
-            if not is_utf8(value):
-                return bad("not_utf8")
-            value = value.strip().replace("\x00", "\ufffd")
-        record[name] = reading.cell(name, value)
-    if record.get("path") is not None:
-        target = in_either_form(root, str(record["path"])).resolve()
-        if not target.is_relative_to(root):
-            return bad("path_outside_root")
-        record["path"] = str(target)
-    if (bad_time := _read_times(record, reading)) is not None:
-        return bad(bad_time)
-    for name, limit in (("longitude", 180.0), ("latitude", 90.0)):
-        if record.get(name) is not None:
-            try:
-                record[name] = float(record[name])
-            except (ValueError, TypeError):
-                return bad("bad_coordinate")
-            if not abs(record[name]) <= limit:
-                return bad("bad_coordinate")
-    if record.get("tags") is not None:
-        tags = record["tags"] if isinstance(record["tags"], list) else str(record["tags"]).split(",")
-        if not all(is_utf8(str(tag)) for tag in tags):
-            return bad("not_utf8")
-        record["tags"] = ",".join(quote_plus(str(tag).strip()) for tag in tags if str(tag).strip())
-    for name, value in record.items():
-        if value is not None and COLUMNS[name] == "string" and not isinstance(value, str):
-            record[name] = str(value)
-    identifier = str(record.get("id") or (record.get("path") and values.get(columns["path"])) or "").strip()
-    address = str(record.get("url") or "").strip()
-    if not identifier and not address:
-        return bad("bad_id")
-    record["id"] = safe_id(identifier) if identifier else id_of_address(address)
-    return record
+        fault(cells.not_utf8(table[column]), "not_utf8")
+        values = _readable(table[column])
+        if name in TIME_FAULTS:
+            unit = reading.units.get(name, "s") if reading else "s"
+            out[name] = cells.parsed(values, name, unit).dated(unit)
+        elif name in DEGREES:
+            out[name], wrong = cells.numbers(values, name)
+            beyond = pc.fill_null(pc.greater(pc.abs(out[name]), DEGREES[name]), False)
+            fault([*wrong, *np.flatnonzero(np.asarray(beyond))], "bad_coordinate")
+        elif name == "tags":
+            listed = pa.types.is_list(values.type)
+            texts = values.cast(pa.list_(pa.string())) if listed else cells.text(values, name)
+            out[name] = [_tags(value) for value in texts.to_pylist()]
+        else:
+            out[name] = _text(values, name)
+            long = pc.fill_null(pc.greater(pc.binary_length(out[name]), LONGEST_TEXT), False)
+            fault(np.flatnonzero(np.asarray(long)), "text_too_long")
+            out[name] = out[name].to_pylist()
+    named = out["id"] if "id" in columns else out.get("path") or [None] * size
+    if "path" in columns:
+        out["path"] = [None if path is None else str(in_either_form(root, path).resolve()) for path in out["path"]]
+        inside = str(root).rstrip("/") + "/"
+        fault((i for i, path in enumerate(out["path"]) if path is not None and not path.startswith(inside)),
+              "path_outside_root")  # fmt: skip
+    if image is not None:
+        images = [image(i) for i in range(size)]
+        out["path"] = [path for _, path in images]
+        named = named if "id" in columns else [name for name, _ in images]
+    _set_times(out, fault)
+    urls = out.get("url") or [None] * size
+    out["id"] = [safe_id(name) if name else id_of_address(url) if url else None
+                 for name, url in zip(named, urls, strict=True)]  # fmt: skip
+    fault((i for i, identifier in enumerate(out["id"]) if identifier is None), "bad_id")
+    out["fault"] = [bad.get(i) for i in range(size)]
+    raw = {i: faults[i][1] if faults and i in faults else _shown(table, i, columns.values()) for i in bad}
+    out["raw"] = [printable(raw[i]) if i in raw else None for i in range(size)]
+    batch = {name: _array(out.get(name), SOURCE.field(name).type, size) for name in SOURCE.names}
+    if bad:
+        good = pa.array([i not in bad for i in range(size)])
+        batch |= {name: pc.if_else(good, values, None) for name, values in batch.items()
+                  if name not in ("row", "fault", "raw")}  # fmt: skip
+    return pa.RecordBatch.from_arrays(list(batch.values()), schema=SOURCE)
 
 
-def _read_times(record: dict[str, Any], reading: Reading) -> str | None:
-    """Times as seconds; `until` is set where `uploaded` is no moment. Returns the fault of one that is no time."""
-    for name, fault in TIME_FAULTS.items():
-        if record.get(name) is None:
-            continue
+def _set_times(out: dict[str, Any], fault: Callable[[Iterable[int], str], None]) -> None:
+    """Times as columns of seconds; `until` is set where `uploaded` is no moment."""
+    uploaded, until = out["uploaded"], out.pop("until", None)
+    for name, times in (("until", until), ("uploaded", uploaded), ("taken", out.get("taken"))):
+        if times is not None:
+            fault(np.flatnonzero(times.form == UNREADABLE), TIME_FAULTS[name])
+            out[name] = pa.array(times.value, mask=times.form >= NO_TIME)
+    there, last = uploaded.form < NO_TIME, uploaded.last
+    ends = there & (last > uploaded.value)
+    if until is not None:
+        stated = until.form < NO_TIME
+        fault(np.flatnonzero(there & stated & (until.last < uploaded.value)), TIME_FAULTS["until"])
+        last, ends = np.where(stated, until.last, last), stated | ends
+    out["until"] = pa.array(last, mask=~ends)
+
+
+def _readable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column without what is not UTF-8."""
+    if not (broken := cells.not_utf8(column)):
+        return column
+    texts = enumerate(column.cast(pa.large_binary()).to_pylist())
+    return pa.chunked_array(
+        [[None if cell is None or i in broken else cell.decode() for i, cell in texts]], pa.string()
+    )
+
+
+def _text(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    if name in ("title", "caption") and pa.types.is_list(column.type):  # of several, the first
+        column = pc.list_element(pc.if_else(pc.greater(pc.list_value_length(column), 0), column, None), 0)
+    column = pc.replace_substring(cells.text(_readable(column), name), "\x00", "\ufffd")
+    if name in ("title", "caption"):
+        return pc.utf8_slice_codeunits(column, 0, LONGEST_TITLE)
+    return cells.whole_numbers(column) if name in WHOLE else column
+
+
+def _tags(value: list[str | None] | str | None) -> str | None:
+    if value is None:
+        return None
+    tags = value if isinstance(value, list) else value.split(",")
+    return ",".join(quote_plus(tag.strip()) for tag in tags if tag is not None and tag.strip())
+
+
+def _refuse_rounded(column: pa.ChunkedArray, name: str, row: int) -> None:
+    if pa.types.is_floating(column.type):
+        rounded = pc.and_(pc.greater_equal(pc.abs(column), 2.0**53), pc.is_finite(column))
+    else:
+        rounded = pc.match_substring_regex(cells.text(column, "id"), ROUNDED)
+    if (place := pc.index(pc.fill_null(rounded, False), True).as_py()) >= 0:
+        raise BadInput(
+            f"{name}: row {row + place:,} has the id {column[place]}: a spreadsheet or float column rounded it.",
+            "Expected ids with all their digits, since several photos may have the same rounded id.",
+            "Export the table again with this column as text, or choose another column for collection.columns.id.",
+        )
+
+
+def _array(values: Any, kind: pa.DataType, size: int) -> pa.Array:
+    if values is None:
+        return pa.nulls(size, kind)
+    return whole(values).cast(kind) if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values, kind)
+
+
+def _shown(table: pa.Table, row: int, names: Iterable[str]) -> str:
+    """The cells of a row, for people."""
+    values = {}
+    for name in dict.fromkeys(names):
+        cell = table[name][row]
         try:
-            first, last = reading.span(name, record[name])
-        except (ValueError, OverflowError):
-            return fault
-        record[name] = last if name == "until" else first
-        if name == "uploaded" and last > first and record.get("until") is None:
-            record["until"] = last
-    if None not in (record.get("uploaded"), record.get("until")) and record["until"] < record["uploaded"]:
-        return TIME_FAULTS["until"]
-    return None
-
-
-def printable(text: str) -> str:
-    """At most LONGEST_RAW characters of the text, with \\xNN for each byte that was not UTF-8 (also in a `repr`)."""
-    clean = text[:LONGEST_RAW].encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-    return re.sub(r"\\udc([0-9a-f]{2})", r"\\x\1", clean)[:LONGEST_RAW]
+            values[name] = cell.as_py()
+        except UnicodeDecodeError:
+            values[name] = cell.as_buffer().to_pybytes().decode("utf-8", "surrogateescape")
+        except Exception:  # Arrow raises many kinds for values that Python has not
+            values[name] = f"unreadable {cell.type}"
+    return str(values)

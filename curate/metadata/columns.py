@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
 
+from driftline.curate.core.errors import BadInput, did_you_mean
 from driftline.curate.core.outside.names import RESERVED, one_form
 from driftline.curate.core.outside.secrets import without_secrets
 
@@ -34,6 +38,9 @@ COLUMNS = {
     "extra": "string",
 }
 
+TimeUnit = Literal["auto", "year", "month", "day", "excel", "s", "ms", "us", "ns"]
+LONGEST_RAW = 2000  # characters of a faulty row that are kept
+NOT_FROM_TABLE = {"row", "media"}
 ID = re.compile(r"[A-Za-z0-9_-]{1,90}")
 
 
@@ -63,3 +70,35 @@ def id_of_address(url: str) -> str:
 def _hashed(shown: str, text: str) -> str:
     slug = re.sub(r"[^A-Za-z0-9_-]+", "-", shown).strip("-")[:80]
     return f"{slug or 'x'}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def check_columns(columns: dict[str, str], images: Sequence[str]) -> dict[str, str]:
+    """The columns as given. Raises ValueError unless they name `uploaded` and one of `images`, and nothing unknown."""
+    allowed = [*(name for name in COLUMNS if name not in NOT_FROM_TABLE), *(i for i in images if i == "image")]
+    for name in columns:
+        if name not in allowed:
+            parts = (f"There is no column {name!r}.", did_you_mean(name, allowed), f"Available: {', '.join(allowed)}")
+            raise ValueError(" ".join(filter(None, parts)))
+    if "uploaded" not in columns or not set(images) & set(columns):
+        raise ValueError(
+            f"Expected at least uploaded and one of {', '.join(images)}, as in "
+            "{path: filename, uploaded: year, label: species}"
+        )
+    return columns
+
+
+def check_names(
+    path: Path | str, names: Sequence[str], columns: Mapping[str, str], way_out: str = "Correct collection.columns."
+) -> None:
+    """Raise BadInput unless a table with columns of these names has each that `columns` asks for, once."""
+    if twice := [column for column in columns.values() if names.count(column) > 1]:
+        raise BadInput(f"{path} has more than one column {twice[0]!r}.", f"It has {names}.")
+    if missing := sorted(set(columns.values()) - set(names)):
+        missing_names = ", ".join(map(repr, missing))
+        raise BadInput(f"{path} has no column {missing_names}.", f"It has {names}.", way_out)
+
+
+def printable(text: str) -> str:
+    """At most LONGEST_RAW characters of the text, with \\xNN for each byte that was not UTF-8 (also in a `repr`)."""
+    clean = text[:LONGEST_RAW].encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return re.sub(r"\\udc([0-9a-f]{2})", r"\\x\1", clean)[:LONGEST_RAW]

@@ -42,7 +42,7 @@ def filter_table(
     with run_log.progress("filter", 2 * sum(sizes), "rows") as tick:
         todo = [i for i, path in enumerate(marks) if not path.exists()]
         tick(sum(sizes) - sum(sizes[i] for i in todo))
-        for k, _ in executor.run_tasks(_mark, [(parts[i], marks[i], settings) for i in todo], threads=True):
+        for k, _ in executor.run_tasks(mark, [(parts[i], marks[i], settings) for i in todo], threads=True):
             tick(sizes[todo[k]])
         late = late_rows(marks, settings, out / f"{TEMPORARY}duckdb")
         counts: Counter[str] = Counter()
@@ -61,12 +61,9 @@ def filter_table(
     return counts
 
 
-def _mark(task: tuple[Path, Path, FilterSettings]) -> None:
-    mark(*task)
-
-
-def mark(part: Path, out: Path, settings: FilterSettings) -> None:
-    """First pass, one part by itself: table part → marks (id, row, user, reason), one for each row."""
+def mark(task: tuple[Path, Path, FilterSettings]) -> None:
+    """First pass, one part by itself: table part, file, settings → marks (id, row, user, reason), one for each row."""
+    part, out, settings = task
     names = None if settings.where is not None else [name for name in TABLE.names if name not in TEXT]
     table = pq.read_table(part, columns=names, use_threads=False)
     marks = table.select(["id", "row", "user"]).append_column("reason", reasons(table, settings)).cast(MARKS)

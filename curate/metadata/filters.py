@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -130,10 +131,7 @@ def was_withdrawn(photos: Sequence[Withdrawal]) -> Filter:
 def _none_of(words: Sequence[str], *columns: pa.ChunkedArray) -> pa.Array:
     pattern = "(?i)^(" + "|".join(re.escape(w) for w in words) + ")"
     matches = [pc.fill_null(pc.match_substring_regex(column, pattern), False) for column in columns]
-    some = matches[0]
-    for more in matches[1:]:
-        some = pc.or_(some, more)
-    return pc.invert(some)
+    return pc.invert(reduce(pc.or_, matches))
 
 
 def reasons(table: pa.Table, settings: FilterSettings) -> pa.Array:

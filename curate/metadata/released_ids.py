@@ -25,7 +25,7 @@ def released_ids(root: Path) -> dict[str, str]:
     """id → its id in releases, of a run folder whose ids were replaced; empty for others."""
     if not (root / FILE).is_file():
         return {}
-    from driftline.curate.core.outside.tables import csv_rows
+    from driftline.curate.foreign.delimited import csv_rows
 
     rows = csv_rows(root / FILE, COLUMNS, "Expected ids and those in releases.", f"Restore {FILE} from a copy.")
     return {row["id"]: row["released"] for _, row in rows}

@@ -42,7 +42,7 @@ def withdrawals(path: Path) -> list[Withdrawal]:
     """The rows of a list with at least the column id; empty without the file. Raises BadInput."""
     if not path.is_file():
         return []
-    from driftline.curate.core.outside.tables import csv_rows
+    from driftline.curate.foreign.delimited import csv_rows
 
     rows = csv_rows(path, ["id"], "Expected one withdrawn photo a row.", "Correct the file.")
     return [Withdrawal(*(row.get(name, "").strip() for name in Withdrawal._fields)) for _, row in rows]
@@ -93,7 +93,7 @@ def listed_withdrawals(release: Path) -> list[tuple[str, str, str]]:
     path = release / "WITHDRAWN.csv"
     if not path.is_file():
         return []
-    from driftline.curate.core.outside.tables import csv_rows
+    from driftline.curate.foreign.delimited import csv_rows
 
     rows = csv_rows(path, PUBLISHED, "Expected the list of a release.")
     return [(row["salt"], row["digest"], row["since"]) for _, row in rows]

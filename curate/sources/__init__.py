@@ -13,9 +13,9 @@ SOURCES = Registry(
     {
         "yfcc": "driftline.curate.sources.yfcc:Yfcc",
         "folder": "driftline.curate.sources.folder:Folder",
-        "delimited": "driftline.curate.sources.delimited:Delimited",
-        "parquet": "driftline.curate.sources.parquet:Parquet",
-        "huggingface": "driftline.curate.sources.huggingface:HuggingFace",
+        "delimited": "driftline.curate.sources.table:Delimited",
+        "parquet": "driftline.curate.sources.table:Parquet",
+        "huggingface": "driftline.curate.sources.table:HuggingFace",
         "flickr": "driftline.curate.sources.flickr:Flickr",
     },
     group="sources",

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
-from driftline.curate.core.errors import BadInput, DriftlineError
+from driftline.curate.core.errors import DriftlineError
 from driftline.curate.core.outside.s3 import S3
 from driftline.curate.core.settings import PLACE, SPEED, PathText, Section, resolve_path
-from driftline.curate.metadata.column_survey import SURVEYED, Reading, TimeUnit, survey
 from driftline.curate.sources import SOURCES
 
 if TYPE_CHECKING:
@@ -105,75 +103,6 @@ class FileSource(Source):
         """An address is part of it, a path is not: its content is."""
         address = {"address": self.path} if stage == "ingest" and "://" in self.path else {}
         return super().identity(stage) | address
-
-
-class TableSource(FileSource):
-    """A file source whose user says which column is which."""
-
-    columns: dict[str, str]
-    """column of the collection → column of the table"""
-    time_unit: TimeUnit = "auto"
-    """what numbers in columns of times are: year, month (201903), day (20190304), excel (days since 1899-12-30), s, ms,
-    us or ns since 1970; auto: years of four digits, days if all others read as days, else seconds, unless nearly all
-    of them would lie in 1970 or after 2100"""
-    records_version: ClassVar[int] = 2
-
-    def own_ids(self) -> bool:
-        """Whether a column has them."""
-        return "id" in self.columns
-
-    @abstractmethod
-    def cells(self, at: Workplace, names: Collection[str]) -> Iterator[Mapping[str, Any]]:
-        """Every row: column of the table → value, at least for the columns of the table called `names`."""
-
-    def survey(self, at: Workplace = HERE) -> Reading:
-        """Look at all rows of the columns whose values have one rule. Raises BadInput (see `survey`)."""
-        columns = {name: self.columns[name] for name in SURVEYED if name in self.columns}
-        return survey(self._until_damage(at, set(columns.values())), columns, self.time_unit, self.path)
-
-    def _until_damage(self, at: Workplace, names: Collection[str]) -> Iterator[Mapping[str, Any]]:
-        with suppress(BadInput):  # which `batches` raises in its place, after the rows before
-            yield from self.cells(at, names)
-
-
-def numbered(
-    chunks: Iterable[Sequence[Any]], skip: int, record: Callable[[Any, int], Mapping[str, Any]], empty: BadInput
-) -> Iterator[pa.RecordBatch]:
-    """A batch of records for each chunk, without the first `skip`. record: (what a chunk holds, its row) → record.
-    Raises `empty` for chunks that hold nothing."""
-    from driftline.curate.metadata.schema import batch_of
-
-    row = 0
-    for chunk in chunks:
-        if row + len(chunk) > skip and chunk:
-            yield batch_of([record(one, row + i) for i, one in enumerate(chunk)]).slice(max(0, skip - row))
-        row += len(chunk)
-    if row == 0:
-        raise empty
-
-
-def degrees_of(value: Any, most: float) -> float | None:
-    """A coordinate as a number; None for what is no number, or is beyond -most … most."""
-    try:
-        number = float(value)
-    except (ValueError, TypeError):
-        return None
-    return number if abs(number) <= most else None  # also not for NaN
-
-
-def check_span(start: int, end: int) -> None:
-    """Raise ValueError for a span without a moment in it."""
-    if start >= end:
-        raise ValueError(f"The span [{start}, {end}) is empty. Expected start < end")
-
-
-def empty_span(service: str) -> BadInput:
-    """The error for a live source that has no photos between `start` and `end`."""
-    return BadInput(
-        f"{service}'s answer is empty: it has no photos in this span.",
-        "Expected at least one.",
-        "Widen collection.start and collection.end.",
-    )
 
 
 def source_of(values: Any) -> Any:

@@ -12,7 +12,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import quote, quote_plus
@@ -21,14 +20,14 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 
 from driftline.curate.core.atomic_io import fingerprint, read_json, write_json
-from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.errors import BadConfig, BadInput
 from driftline.curate.core.outside.http import LARGEST, Client, Policy, Reply, Temporary
 from driftline.curate.core.outside.names import is_count
 from driftline.curate.core.settings import SPEED, Positive, Time
 from driftline.curate.core.times.dates import seconds_of
-from driftline.curate.metadata.column_mapping import LONGEST_RAW
-from driftline.curate.metadata.schema import rebatch
-from driftline.curate.sources.base import HERE, Source, Workplace, check_span, degrees_of, empty_span, numbered
+from driftline.curate.metadata.columns import LONGEST_RAW
+from driftline.curate.metadata.schema import batch_of, rebatch
+from driftline.curate.sources.base import HERE, Source, Workplace
 
 ENDPOINT = "https://api.flickr.com/services/rest/"
 CEILING = 4000  # results that a query shows
@@ -98,7 +97,8 @@ class Flickr(Source):
 
     @model_validator(mode="after")
     def _is_not_empty(self) -> Flickr:
-        check_span(self.start, self.end)
+        if self.start >= self.end:
+            raise ValueError(f"The span [{self.start}, {self.end}) is empty. Expected start < end")
         return self
 
     def requested(self, url: str) -> str:
@@ -123,9 +123,16 @@ class Flickr(Source):
         api, ledger = Api(self.endpoint, self.rate), self.ledger(at)
         licences = self._licences(api, ledger)
         spans = self._span(ledger, tuple(licences))
-        windows = (photos for window in spans for photos in self._windows(api, window, ledger))
-        chunks = (photos[low : low + READ] for photos in windows for low in range(0, len(photos), READ))
-        yield from numbered(chunks, skip, partial(self._record, licences), empty_span("Flickr"))
+        row = 0
+        for photos in (photos for window in spans for photos in self._windows(api, window, ledger)):
+            for low in range(0, len(photos), READ):
+                records = [self._record(licences, one, row + i) for i, one in enumerate(photos[low : low + READ])]
+                if row + len(records) > skip:
+                    yield batch_of(records).slice(max(0, skip - row))
+                row += len(records)
+        if row == 0:
+            problem = "Flickr's answer is empty: it has no photos in this span."
+            raise BadInput(problem, "Expected at least one.", "Widen collection.start and collection.end.")
 
     def _licences(self, api: Api, ledger: Path) -> Licences:
         """The licences whose photos are listed. Flickr is asked once a run, and again for an id that was not there.
@@ -231,7 +238,7 @@ class Flickr(Source):
         if len(sizes) > 1 and sizes[0][1] == "url_o":
             extra = json.dumps({"other_url": sizes[1][0], "other_size": SIZES[sizes[1][1]]})
         description = photo.get("description")
-        x, y = degrees_of(photo.get("longitude"), 180), degrees_of(photo.get("latitude"), 180)
+        x, y = _degrees(photo.get("longitude")), _degrees(photo.get("latitude"))
         located = (x, y) != (0.0, 0.0)  # what Flickr writes for an unknown position
         return {
             "id": str(photo["id"]),
@@ -335,6 +342,14 @@ def _key(photo: Any) -> str:
 def _count(value: Any) -> int:
     text = str(value)
     return int(text) if is_count(text) else 0
+
+
+def _degrees(value: Any) -> float | None:
+    try:
+        number = float(value)
+    except (ValueError, TypeError):
+        return None
+    return number if abs(number) <= 180 else None  # also not for NaN
 
 
 def _taken(value: Any) -> int | None:

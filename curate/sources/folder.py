@@ -21,8 +21,7 @@ from driftline.curate.core.times.dates import Date, Tags, exif, from_exif, shown
 from driftline.curate.core.times.path_dates import DATES
 from driftline.curate.images import camera_raw
 from driftline.curate.images.folder_files import SUFFIXES, Files, counts_text, files_below, is_raw, suffix_of
-from driftline.curate.metadata.column_mapping import printable
-from driftline.curate.metadata.columns import safe_id
+from driftline.curate.metadata.columns import printable, safe_id
 from driftline.curate.sources.base import HERE, FileSource, Workplace
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ CHOSEN = {
 
 def notes_of(log: Log, stated: Mapping[str, Version], cells: Cells, periods: Periods) -> list[str]:
     """The sentences, what changes the meaning of numbers first."""
-    notes = [CHOSEN[cells.labels]] if cells.labels else []
+    notes = [*log.notes, CHOSEN[cells.labels]] if cells.labels else [*log.notes]
     waiting = len(np.unique(cells.period[cells.pending]))
     if cells.late and waiting:
         other = "right" if cells.late == "wrong" else "wrong"

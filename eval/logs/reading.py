@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from driftline.curate.core.errors import BadInput
-from driftline.curate.core.times.number_times import not_seconds, per_second
-from driftline.eval.logs.columns import (
-    BATCH,
-    NEEDED,
-    ROLES,
-    kinds_of,
-    named,
-    number,
-    opened,
-    plain,
-    quoted,
-    seconds,
-    text,
-)
-from driftline.eval.logs.foreign import refuse_other_names, refuse_unreadable
-from driftline.stream_builder.step import CALENDAR
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from driftline.curate.core.times.dates import iso
+from driftline.curate.foreign import cells
+from driftline.curate.foreign.cells import NO_LABEL, NOTHING, UNREADABLE, TimeColumn
+from driftline.eval.logs.columns import BATCH, NEEDED, ROLES, named, opened, quoted
 
 Array = npt.NDArray[Any]
 LATER = np.iinfo(np.int64).max  # a time that has not come
+UNREAD = LATER - 1  # a time that is stated and cannot be read
 UNTIMED = np.iinfo(np.int64).min  # a label that is there, without a time
 NONE = -1  # a text that is not there
 FORMS = ("without a zone", "with a zone", "as a number")
@@ -41,7 +30,10 @@ LABEL_ROLES = ("id", "label", "label_time")
 TIMES = ("time", "label_time")
 CLASS_OF = {"prediction": "class", "label": "class"}
 EMPTY = np.zeros(0, np.int64)
-YEAR = 365 * 86_400
+DAY = 86_400
+SCALE = 20  # classes; a log with more that are mostly decimal numbers is of a regression
+DECIMAL = re.compile(r"[+-]?\d*\.\d+(e[+-]?\d+)?", re.I)
+FEW = 10  # labels from which on names of classes are compared
 TEXTS = ("version", "prediction", "label", "group")
 SPREAD = np.uint64(0x9E3779B97F4A7C15)  # numbers of versions over 64 bits
 
@@ -52,23 +44,36 @@ class Names:
 
     number: dict[str, int] = field(default_factory=dict)
 
-    def codes(self, column: pa.Array) -> npt.NDArray[np.int32]:
-        """(N,) the number of each text; `NONE`: no text."""
-        coded = column.dictionary_encode("encode")
-        return self.places(coded.dictionary.to_pylist())[np.from_dlpack(coded.indices)]
+    def codes(self, column: pa.ChunkedArray, name: str, of_classes: bool, row: int) -> npt.NDArray[np.int32]:
+        """(N,) the number of each text; `NONE`: no text. of_classes: words for nothing may be names."""
+        words = ("",) if of_classes else NOTHING
+        if pa.types.is_nested(column.type):
+            column = cells.text(column, name, words, row)
+        coded = column.combine_chunks().dictionary_encode("encode")
+        texts = cells.text(pa.chunked_array([coded.dictionary]), name, words, row)
+        texts = cells.whole_numbers(texts) if of_classes else texts
+        number = [
+            NONE if text is None else self.number.setdefault(text, len(self.number)) for text in texts.to_pylist()
+        ]
+        return np.array(number, np.int32)[coded.indices.to_numpy()]
 
-    def places(self, texts: Sequence[str | None]) -> npt.NDArray[np.int32]:
-        """(n + 1,) the number of each text; behind them `NONE`."""
-        places = (NONE if text is None else self.number.setdefault(text, len(self.number)) for text in texts)
-        return np.array([*places, NONE], np.int32)
-
-    def in_order(self) -> tuple[list[str], npt.NDArray[np.int32]]:
+    def in_order(self, renamed: Mapping[str, str | None]) -> tuple[list[str], npt.NDArray[np.int32]]:
         """The texts, sorted, and the place of each number; behind them that of `NONE`. So the order of rows decides
-        nothing."""
-        texts = sorted(self.number)
-        place = np.full(len(texts) + 1, NONE, np.int32)
-        place[[self.number[one] for one in texts]] = np.arange(len(texts))
-        return texts, place
+        nothing. renamed: text → its name; None: it is nothing."""
+        name_of = {text: renamed.get(text, text) for text in self.number}
+        texts = sorted({name for name in name_of.values() if name is not None})
+        of_name: dict[str | None, int] = {None: NONE} | {name: i for i, name in enumerate(texts)}
+        return texts, np.array([*(of_name[name] for name in name_of.values()), NONE], np.int32)
+
+
+@dataclass
+class Files:
+    """What files of one kind have in common: forms of their times, and the number of lines that are no rows."""
+
+    names: Mapping[str, Names]
+    forms: set[int] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
+    faults: int = 0
 
 
 @dataclass
@@ -94,6 +99,8 @@ class Log:
     versions: list[str]
     classes: list[str]
     groups: list[str]
+    notes: list[str]
+    """what of the files could not be read, or may be read in another way"""
     counts: Counter[str]
     """read, labelled, duplicates, unknown_ids (of labels), no_time, no_id, no_version, no_prediction, after_until"""
 
@@ -122,8 +129,13 @@ def read_log(
     id, version or prediction are counted. Raises MissingFile, and BadInput naming file, column and value.
     """
     names = {role: Names() for role in ("version", "class", "group")}
-    log = _predictions(sources, columns or {}, names)
-    log.counts["read"] = len(log)
+    log = _predictions(sources, columns or {}, Files(names))
+    late = _late(labels, columns or {}, Files(names, notes=log.notes))
+    renamed = _renamed(names["class"].number, log.prediction, [log.label, *(late["label"] if late else [])], log.notes)
+    log.classes, place = names["class"].in_order(renamed)
+    log.prediction, log.label = place[log.prediction], place[log.label]
+    log.counts["read"] = len(log) + log.counts["not_a_row"]
+    log.keep(log.time != UNREAD, "unreadable_time")
     log.keep(log.time != LATER, "no_time")
     log.keep(log.id != 0, "no_id")
     log.keep(log.version != NONE, "no_version")
@@ -134,27 +146,76 @@ def read_log(
     if until is not None:
         log.keep(log.time <= until, "after_until")
     _last_of_each(log)
-    if labels:
-        _join(log, labels, columns or {}, names["class"])
+    if late is not None:
+        _join(log, late, place)
     came = (log.label != NONE) & (log.label_time <= (LATER - 1 if until is None else until))
     log.label[~came], log.label_time[~came] = NONE, LATER
     log.counts["labelled"] = int(came.sum())
     log.versions = list(names["version"].number)
-    log.classes, place = names["class"].in_order()
-    log.prediction, log.label = place[log.prediction], place[log.label]
-    refuse_other_names(log.classes, log.prediction, log.label)
-    log.groups, place = names["group"].in_order()
+    if lost := sorted(set(log.versions) - {log.versions[v] for v in np.unique(log.version).tolist()}):
+        log.notes.append(f"No row is left of {', '.join(lost)}.")
+    _check_order(log)
+    _refuse_other_names(log)
+    log.notes += _alike(log) if log.counts["labelled"] >= FEW else []
+    log.groups, place = names["group"].in_order({})
     log.group = None if log.group is None else place[log.group]
     return log
 
 
-def _predictions(sources: Sequence[Any], columns: Mapping[str, str], names: Mapping[str, Names]) -> Log:
-    forms: set[int] = set()
-    tables = [
-        _table(source, _what(source, k, len(sources)), columns, ROLES, NEEDED, names, forms)
-        for k, source in enumerate(sources)
-    ]
-    one_form(forms, "the log")
+def _refuse_other_names(log: Log) -> None:
+    """Raise BadInput if predictions are numbers of a scale, or if no label is ever an answer."""
+    classes, prediction, label = log.classes, log.prediction, log.label
+    answers = [classes[c] for c in np.unique(prediction).tolist()]
+    counts = np.bincount(label[label >= 0], minlength=len(classes))
+    labels = [classes[c] for c in np.flatnonzero(counts).tolist()]
+    decimal, of_labels = (sum(DECIMAL.fullmatch(one) is not None for one in of) for of in (answers, labels))
+    if 2 * decimal > len(answers) > SCALE or (decimal > 1 and labels and not of_labels):
+        problem = f"The predictions are {len(answers):,} numbers such as {answers[0]}."
+        raise BadInput(problem, "Expected classes.", "Numbers of a scale have no accuracy: cut them into classes.")
+    if counts.sum() >= FEW and not set(labels) & set(answers):
+        few = (", ".join(names[:3]) + (" …" if len(names) > 3 else "") for names in (labels, answers))
+        problem = "No label is ever an answer: labels are {}, answers are {}.".format(*few)
+        raise BadInput(problem, "Expected the same names.", "Rename the classes of one column.")
+
+
+def _renamed(
+    number: Mapping[str, int], answers: Array, labels: Sequence[Array], notes: list[str]
+) -> dict[str, str | None]:
+    """Texts of classes that are none: words for nothing, unless they are answered and labelled, too; and truths in one
+    form. number: of each text."""
+    both = set(np.intersect1d(answers, np.concatenate([np.unique(of) for of in labels])).tolist())
+    words = [text for text in number if text.casefold() in (*NOTHING, *NO_LABEL)]
+    stay = [text for text in words if number[text] in both]
+    if stay:
+        notes.append(f"{', '.join(stay)}: a class, because it is answered and labelled.")
+    renamed: dict[str, str | None] = dict.fromkeys(set(words) - set(stay))
+    others = [text for text in number if text not in renamed]
+    if {text.casefold() for text in others} <= {"true", "false"}:
+        renamed |= {text: text.casefold() for text in others}
+    return renamed
+
+
+def _alike(log: Log) -> list[str]:
+    """Names of classes that differ in form only, with what is answered and labelled by each."""
+    size = len(log.classes)
+    answers, labels = (np.bincount(of[of != NONE], minlength=size).tolist() for of in (log.prediction, log.label))
+    counts = zip(log.classes, answers, labels, strict=True)
+    return cells.alike({name: f"{answers:,} answers, {labels:,} labels" for name, answers, labels in counts})
+
+
+def _check_order(log: Log) -> None:
+    """Raise BadInput for a label that came before its prediction; a midnight may be the day's date."""
+    last = log.label_time + (log.label_time % DAY == 0) * np.int64(DAY - 1)
+    early = (log.label_time != UNTIMED) & (log.label_time != LATER) & (last < log.time)
+    if early.any():
+        k = int(early.argmax())
+        times = f"the first at {iso(int(log.label_time[k]))}, of a prediction at {iso(int(log.time[k]))}"
+        problem = f"{int(early.sum()):,} labels came before their predictions, {times}."
+        raise BadInput(problem, "Expected later ones.", "Correct label_time, or leave it away.")
+
+
+def _predictions(sources: Sequence[Any], columns: Mapping[str, str], files: Files) -> Log:
+    tables = _tables(sources, columns, ROLES, NEEDED, files, "the log")
     joined: dict[str, Any] = {}
     for role in ROLES:
         parts = [table.pop(role) for table in tables if role in table]
@@ -166,57 +227,69 @@ def _predictions(sources: Sequence[Any], columns: Mapping[str, str], names: Mapp
         joined["label"] = np.full(rows, NONE, np.int32)
     if joined["label_time"] is None:
         joined["label_time"] = np.full(rows, UNTIMED, np.int64)
-    return Log(**joined, versions=[], classes=[], groups=[], counts=Counter())
+    counts = Counter(not_a_row=files.faults) if files.faults else Counter[str]()
+    return Log(**joined, versions=[], classes=[], groups=[], notes=files.notes, counts=counts)
 
 
-def _what(source: Any, k: int, of: int) -> str:
-    if isinstance(source, str | Path):
-        return str(source)
-    return f"table {k + 1}" if of > 1 else "the table"
+def _late(labels: Sequence[Any], columns: Mapping[str, str], files: Files) -> dict[str, list[Array]] | None:
+    """id, label and label_time of files of labels."""
+    if not labels:
+        return None
+    tables = _tables(labels, columns, LABEL_ROLES, ("id", "label"), files, "the labels")
+    untimed = [{"label_time": np.full(len(table["id"]), UNTIMED)} for table in tables]
+    return {role: [(none | table)[role] for none, table in zip(untimed, tables, strict=True)] for role in LABEL_ROLES}
+
+
+def _tables(
+    sources: Sequence[Any], columns: Mapping[str, str], roles: Sequence[str], needed: Sequence[str], files: Files,
+    what: str,
+) -> list[dict[str, Array]]:  # fmt: skip
+    """role → (N,) values, of each source. what: names them all."""
+    tables = []
+    for k, source in enumerate(sources, 1):
+        name = str(source) if isinstance(source, str | Path) else f"table {k}" if len(sources) > 1 else "the table"
+        tables.append(_table(source, name, columns, roles, needed, files))
+    if len(files.forms) > 1:  # by how much they are apart is not known
+        ways = " and ".join(FORMS[form] for form in sorted(files.forms))
+        raise BadInput(f"Times of {what} are written {ways}.", "Expected one form.", "Give all a zone.")
+    return tables
 
 
 def _table(
     source: Any, what: str, columns: Mapping[str, str], roles: Sequence[str], needed: Sequence[str],
-    names: Mapping[str, Names], forms: set[int],
+    files: Files,
 ) -> dict[str, Array]:  # fmt: skip
-    """role → (N,) values. names, forms: texts, and how times are written, are added."""
-    with opened(source, what) as (relation, _):
-        kinds = kinds_of(relation)
+    """role → (N,) values."""
+    parts: dict[str, list[Any]] = defaultdict(list)
+    times = {role: TimeColumn(f"{what}: the {role}") for role in TIMES}
+    with opened(source, what) as (connection, relation, faults):
         of = named(relation.columns, columns, roles, needed, what)
-        refuse_unreadable(relation, {role: of[role] for role in (*TIMES, "score") if role in of}, kinds, what)
-        parts: dict[str, list[Any]] = {role: [] for role in of}
-        for batch in relation.project(", ".join(_selected(of, kinds))).to_arrow_reader(BATCH):
+        if faults:
+            files.faults += len(faults)
+            files.notes.append(f"{what}: lines that are no rows: {len(faults):,}, the first is line {faults[0]:,}.")
+        row, cursor = 1, connection.cursor()
+        chosen = ", ".join(f"{quoted(column)} AS {quoted(role)}" for role, column in of.items())
+        for batch in relation.project(chosen).to_arrow_reader(BATCH):
+            table = pa.Table.from_batches([batch])
             for role in of:
-                parts[role].append(_values(batch, role, names, what))
+                column, name = table[role], f"{what}: the {role}"
+                if role in TIMES:
+                    times[role].add(column)
+                elif role == "id":
+                    ids = pa.table({"id": cells.whole_numbers(cells.text(column, name, row=row))})
+                    hashes = cursor.from_arrow(ids).project("coalesce(hash(id), 0) AS id").to_arrow_table()
+                    parts[role].append(hashes["id"].to_numpy())
+                elif role == "score":
+                    parts[role].append(_scores(cells.number(column, name, row), what))
+                else:
+                    parts[role].append(files.names[CLASS_OF.get(role, role)].codes(column, name, role in CLASS_OF, row))
+            row += len(batch)
     # One column after the other: a log of 10⁷ rows is large.
-    return {role: _whole(parts.pop(role), role, what, forms) for role in tuple(parts)}
+    return {role: _whole(parts.pop(role, []), role, times.get(role), files) for role in of}
 
 
-def _selected(of: Mapping[str, str], kinds: Mapping[str, str]) -> Iterator[str]:
-    """SQL of each column."""
-    for role, column in of.items():
-        kind = kinds[column]
-        if role in TIMES:
-            value, form = seconds(column, kind)
-            yield f"coalesce({value}, 'nan'::DOUBLE) AS {role}, coalesce({form}, {NONE})::TINYINT AS {role}_form"
-        elif role == "id":
-            yield f"coalesce(hash({plain(column, kind)}), 0) AS id"
-        elif role in TEXTS:
-            yield f"{(plain if CLASS_OF.get(role) else text)(column, kind)} AS {quoted(role)}"
-        else:
-            yield f"{number(column)} AS {role}"
-
-
-def _values(batch: pa.RecordBatch, role: str, names: Mapping[str, Names], what: str) -> Any:
-    """(N,) of one batch; of a time, its numbers and forms."""
-    if role in TEXTS:
-        return names[CLASS_OF.get(role, role)].codes(batch[role])
-    column = np.from_dlpack(batch[role]).copy()  # a view would hold the whole batch; `to_numpy` imports pandas
-    if role in TIMES:
-        return column, np.from_dlpack(batch[f"{role}_form"]).copy()
-    if role != "score":
-        return column
-    score = column.astype(np.float32)
+def _scores(column: pa.ChunkedArray, what: str) -> npt.NDArray[np.float32]:
+    score = pc.fill_null(column, np.nan).to_numpy().astype(np.float32)
     with np.errstate(invalid="ignore"):
         wrong = (score < 0) | (score > 1)
     if wrong.any():
@@ -225,46 +298,19 @@ def _values(batch: pa.RecordBatch, role: str, names: Mapping[str, Names], what: 
     return score
 
 
-def _whole(parts: list[Any], role: str, what: str, forms: set[int]) -> Array:
-    if role in TIMES:
-        return _moments(parts, role, what, forms)
-    return np.concatenate(parts) if parts else EMPTY
-
-
-def _moments(parts: list[tuple[Array, Array]], role: str, what: str, forms: set[int]) -> npt.NDArray[np.int64]:
-    """(N,) seconds UTC of a column of times; `LATER`: none, of a label `UNTIMED`."""
-    if not parts:
-        return EMPTY
-    values, form = (np.concatenate(of) for of in zip(*parts, strict=True))
-    parts.clear()
-    there = np.isfinite(values) & (form != NONE)
-    if (form == 2).any():
-        numbers = there & (form == 2)
-        whole = values[numbers].astype(np.int64)
-        if ((whole >= 1000) & (whole < 3000)).all():  # years
-            values[numbers] = (whole - 1970).astype("datetime64[Y]").astype("datetime64[s]").astype(np.int64)
-        elif (looks := not_seconds(whole)) or 0 <= int(whole.max()) < YEAR:
-            problem = f"{what}: the {role} is {whole[0]}; as seconds, all rows would lie in 1970."
-            expected = "Expected dates, or seconds, milliseconds … since 1970."
-            raise BadInput(f"{problem} It looks like {looks}." if looks else problem, expected)
-        else:
-            values[numbers] = values[numbers] // per_second(int(np.abs(whole).max()))
-    forms |= {one for one in range(len(FORMS)) if (form[there] == one).any()}
-    values[~there] = 0
-    out = np.floor(values, out=values).astype(np.int64)
-    if (beyond := there & ((out < CALENDAR[0]) | (out > CALENDAR[1]))).any():
-        raise BadInput(
-            f"{what}: the {role} {values[beyond.argmax()]:.0f} lies outside the calendar.", "Expected a date."
-        )
-    out[~there] = LATER if role == "time" else UNTIMED
-    return out
-
-
-def one_form(forms: set[int], what: str) -> None:
-    """Raise BadInput if some times have a zone and others none: by how much they are apart is not known."""
-    if len(forms) > 1:
-        ways = " and ".join(FORMS[form] for form in sorted(forms))
-        raise BadInput(f"Times of {what} are written {ways}.", "Expected one form.", "Give all a zone.")
+def _whole(parts: list[Any], role: str, column: TimeColumn | None, files: Files) -> Array:
+    """(N,) of all batches; seconds UTC of times: `LATER` for none, of a label `UNTIMED`."""
+    if column is None:
+        return np.concatenate(parts) if parts else EMPTY
+    (value, form, _), bad = column.whole()
+    if bad.count:
+        files.notes.append(f"{column.name} is stated and cannot be read in {bad.count:,} rows, the first is "
+                           f"{bad.first_text!r} in row {bad.first_row:,}.")  # fmt: skip
+    files.forms |= set(np.unique(form).tolist()) - {cells.NO_TIME, UNREADABLE}
+    value[form >= cells.NO_TIME] = LATER if role == "time" else UNTIMED
+    if role == "time":
+        value[form == UNREADABLE] = UNREAD
+    return value
 
 
 def _keys(log: Log) -> npt.NDArray[np.uint64]:
@@ -288,23 +334,17 @@ def _last_of_each(log: Log) -> None:
     log.keep(last, "duplicates")
 
 
-def _join(log: Log, labels: Sequence[Any], columns: Mapping[str, str], classes: Names) -> None:
-    """Labels from other files, by id, for every version."""
-    forms: set[int] = set()
-    tables = [
-        _table(source, _what(source, k, len(labels)), columns, LABEL_ROLES, ("id", "label"), {"class": classes}, forms)
-        for k, source in enumerate(labels)
-    ]
-    one_form(forms, "the labels")
-    ids, label = (np.concatenate([table[role] for table in tables]) for role in ("id", "label"))
-    came = np.concatenate([table.get("label_time", np.full(len(table["id"]), UNTIMED)) for table in tables])
+def _join(log: Log, late: Mapping[str, list[Array]], place: npt.NDArray[np.int32]) -> None:
+    """Labels from other files, by id, for every version. place: of the number of each label's class."""
+    ids, numbers, came = (np.concatenate(late[role]) for role in LABEL_ROLES)
+    label = place[numbers]
     stated = np.flatnonzero((ids != 0) & (label != NONE))
     # Of several labels of an id the latest is last; of equal ones, the last row.
     order = stated[np.lexsort((came[stated], ids[stated]))]
     ids, label, came = ids[order], label[order], came[order]
-    place = np.searchsorted(ids, log.id, side="right") - 1
-    there = (place >= 0) & (ids[place] == log.id) if len(ids) else np.zeros(len(log), bool)
-    log.label[there], log.label_time[there] = label[place[there]], came[place[there]]
+    at = np.searchsorted(ids, log.id, side="right") - 1
+    there = (at >= 0) & (ids[at] == log.id) if len(ids) else np.zeros(len(log), bool)
+    log.label[there], log.label_time[there] = label[at[there]], came[at[there]]
     here = np.unique(ids)
     log.counts["unknown_ids"] = int(len(here) - np.isin(here, log.id).sum())
     if len(here) and log.counts["unknown_ids"] == len(here):

@@ -40,7 +40,7 @@ def read_versions(source: Any) -> dict[str, Version]:
             for name, one in source.items()
         ]
     what = str(source) if isinstance(source, str | Path) else "versions"
-    with opened(source, what) as (relation, _):
+    with opened(source, what) as (_, relation, _):
         rows = relation.to_arrow_table().to_pylist()
         names = relation.columns
     if "version" not in names:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from driftline.curate.core.errors import BadInput
 from driftline.curate.core.settings import resolve_path
-from driftline.curate.metadata.column_mapping import NOT_FROM_TABLE, check_names, record_of, rows_of_batch
-from driftline.curate.metadata.column_survey import SURVEYED, survey
-from driftline.curate.metadata.columns import COLUMNS
+from driftline.curate.metadata.column_mapping import records_of, survey
+from driftline.curate.metadata.columns import COLUMNS, NOT_FROM_TABLE, check_names
 from driftline.pipelines.config import presets
 from driftline.pipelines.config.loader import check
 from driftline.stream_builder.builders.table import table_of
@@ -27,7 +26,6 @@ EXPECTED = {
     "bad_upload_time": "Expected a date.",
     "path_outside_root": "Expected a path below collection.root.",
 }
-READ = 4096  # rows that are looked at at a time
 
 
 def collection_of(folder: Path, photos: Any, preset: str, changes: Sequence[str]) -> tuple[dict[str, Any], pa.Table]:
@@ -77,21 +75,14 @@ def _check_rows(table: pa.Table, source: Any, root: str, folder: Path) -> None:
     plain = {name: column for name, column in source.columns.items() if name != "image"}
     below = (folder / os.path.expanduser(root)).resolve()  # the folder of the run need not exist yet
     below = below if below.is_dir() else resolve_path(root, folder).resolve()
-    surveyed = {name: plain[name] for name in SURVEYED if name in plain}
-    reading = survey(_rows(table, plain), surveyed, source.time_unit, WHAT)
-    numbered = {"id": ""} if "image" in source.columns else {}  # their ids are numbers of rows
-    for number, values in enumerate(_rows(table, plain)):
-        where = f"{WHAT}, row {number}"
-        record = record_of(values | dict.fromkeys(numbered.values(), "-"), numbered | plain, number, below, reading)
-        if "fault" in record:
+    reading = survey([table], plain, source.time_unit, WHAT)
+    image = (lambda row: (str(row), "")) if "image" in source.columns else None  # their ids are numbers of rows
+    for record in records_of(table, plain, 0, below, reading, image=image).to_pylist():
+        where = f"{WHAT}, row {record['row']}"
+        if record["fault"] is not None:
             raise BadInput(f"{where}: {record['fault']}: {record['raw']}.", EXPECTED.get(record["fault"], ""))
-        if record.get("uploaded") is None:
+        if record["uploaded"] is None:
             way_out = f"Leave such rows out: photos.dropna(subset=[{plain['uploaded']!r}])."
             raise BadInput(f"{where} has no date.", "Expected one in each row.", way_out)
-        if record.get("path") is not None and not Path(record["path"]).is_file():
+        if record["path"] and not Path(record["path"]).is_file():
             raise BadInput(f"{where}: there is no file {record['path']}.", f"Expected paths from {below}.")
-
-
-def _rows(table: pa.Table, columns: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    for batch in table.select(sorted(set(columns.values()))).to_batches(READ):
-        yield from rows_of_batch(batch)

@@ -25,8 +25,9 @@ from driftline.curate.core.errors import Shortage
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.metadata.clocks import PRECISION, contradicted, reset_clocks
 from driftline.curate.metadata.schema import TABLE, judge_times, whole
-from driftline.curate.sources.base import FileSource, TableSource, Workplace
+from driftline.curate.sources.base import FileSource, Workplace
 from driftline.curate.sources.folder import Folder
+from driftline.curate.sources.table import TableSource
 from driftline.pipelines.run.stage import MEMORY, Context, parts_of
 from driftline.pipelines.run.state import folder_of
 from driftline.pipelines.stages.bucket import Bucket, settled_of

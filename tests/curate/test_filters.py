@@ -231,7 +231,7 @@ def test_a_sift_that_was_killed_goes_on_and_ends_in_the_same_bytes(tmp_path: Pat
     again = tmp_path / "again"
     if finished != "none":
         for part in parts:
-            mark(part, again / "marks" / part.name, rules)
+            mark((part, again / "marks" / part.name, rules))
     for part in parts[: {"one part": 1, "all but the mark of being done": 3}.get(finished, 0)]:
         for kind in ("table", "rejects"):
             (again / kind).mkdir(exist_ok=True)

@@ -462,7 +462,7 @@ class TestCase17UnicodeForms:
         ],
     )
     def test_a_table_finds_the_file_in_either_form(self, table: str, disk: str, tmp_path: Path) -> None:
-        from driftline.curate.sources.delimited import Delimited
+        from driftline.curate.sources.table import Delimited
 
         file = tmp_path / "photos" / disk
         file.parent.mkdir(parents=True)

@@ -25,8 +25,7 @@ from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.times.dates import seconds_of
 from driftline.curate.fetch.run import FetchSettings, fetch
 from driftline.curate.sources.folder import Folder
-from driftline.curate.sources.huggingface import HuggingFace
-from driftline.curate.sources.parquet import Parquet
+from driftline.curate.sources.table import HuggingFace, Parquet
 
 
 def jpeg(path: Path, date: str | None = None) -> Path:

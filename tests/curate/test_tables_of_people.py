@@ -13,11 +13,7 @@ import pytest
 
 from driftline.curate.core.errors import BadInput
 from driftline.curate.core.times.dates import seconds_of
-from driftline.curate.sources.base import TableSource
-from driftline.curate.sources.delimited import Delimited
-from driftline.curate.sources.parquet import Parquet
-
-DAY = 86_400
+from driftline.curate.sources.table import Delimited, Parquet, TableSource
 
 
 def source(folder: Path, form: str, column: str, values: Sequence[Any], **settings: Any) -> TableSource:
@@ -62,23 +58,6 @@ class TestAYearMonthOrDayIsOneUntilItsLastSecond:
         (row,) = pa.Table.from_batches(source(tmp_path, form, "uploaded", [value]).batches()).to_pylist()
         assert row["until"] == (None if last is None else seconds_of(last))
 
-    @pytest.mark.parametrize(
-        ("times", "kind"),
-        [
-            ([f"{2000 + i}-01-01T00:00:00" for i in range(12)], "year"),
-            ([f"2000-{1 + i:02}-01T00:00:00" for i in range(12)], "month"),
-            ([f"2000-01-{1 + i:02}T00:00:00" for i in range(12)], "day"),
-            (["2000-01-01T00:00:00"] * 12, "day"),
-            ([f"2000-01-{1 + i:02}T00:00:00" for i in range(9)], ""),  # too few to say so
-            ([f"2000-01-{1 + i:02}T00:00:{i // 11:02}" for i in range(12)], ""),
-        ],
-    )
-    def test_moments_that_all_begin_one(self, tmp_path: Path, times: list[str], kind: str) -> None:
-        reading = source(tmp_path, "csv", "uploaded", times).survey()
-        assert reading.precision == ({"uploaded": kind} if kind else {})
-        note = f"uploaded is always the first second of a {kind}: it is read as the {kind}."
-        assert reading.notes == ((note,) if kind else ())
-
     def test_a_column_says_until_when(self, tmp_path: Path) -> None:
         (tmp_path / "t.csv").write_text("file,from,to\na.jpg,1905,1907\nb.jpg,1905,1904\nc.jpg,1905,\n")
         table = Delimited(path=tmp_path / "t.csv", columns={"path": "file", "uploaded": "from", "until": "to"})
@@ -88,32 +67,20 @@ class TestAYearMonthOrDayIsOneUntilItsLastSecond:
 
 
 class TestCase9DatesAsPlainNumbers:
-    @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
-    def test_days_are_read_if_all_rows_read_as_days(self, tmp_path: Path, form: str) -> None:
-        assert read(tmp_path, form, "uploaded", [20190304, None, 20200229]) == days("2019-03-04", None, "2020-02-29")
-        assert source(tmp_path, form, "uploaded", [20190304]).survey().notes == (
-            "uploaded is read as days (YYYYMMDD).",
-        )
-
     @pytest.mark.parametrize(
         ("values", "words"),
         [
-            ([201903, 201904], "in 1970 .*months"),
-            ([43528, 43529], "in 1970 .*Excel days"),
-            ([43528.5, 43529.25], "in 1970 .*Excel days"),
-            ([1546300800000, 1546300900000], "after 2100 .*milliseconds"),
-            ([1546300800000000], "after 2100 .*microseconds"),
-            ([20190304, 20190230], "in 1970 .*days"),
-            (list(range(1, 40)), "in 1970 .*Excel days"),
-            ([20190304, 201903, 43528, 1546300800000], "in 1970"),
+            ([20190304, 20200229], "as seconds, .* in 1970. It looks like days, YYYYMMDD"),
+            ([201903, 201904], "as seconds, .* in 1970. It looks like months"),
+            ([43528, 43529], "as seconds, .* in 1970. It looks like days, .* spreadsheet"),
+            ([43528.5, 43529.25], "as seconds, .* in 1970. It looks like days, .* spreadsheet"),
+            (list(range(1, 40)), "as seconds, .* in 1970"),
+            ([1546300800000] * 3 + [1546300800], "two units: 1 of 4 are such as 1546300800, the others such as 154630"),
         ],
     )
     def test_others_are_refused_in_one_sentence(self, tmp_path: Path, values: list[Any], words: str) -> None:
-        match = f"uploaded lies {words}.*collection.time_unit"
-        share = f"100 % of {len(values)} rows"
-        with pytest.raises(BadInput, match=match) as refusal:
+        with pytest.raises(BadInput, match=f"uploaded (is|has) .*{words}.*collection.time_unit"):
             next(iter(source(tmp_path, "csv", "uploaded", values).batches()))
-        assert share in str(refusal.value)
 
     @pytest.mark.parametrize(
         ("unit", "value", "date"),
@@ -125,7 +92,9 @@ class TestCase9DatesAsPlainNumbers:
             ("ms", 1546300800999, "2019-01-01"),
             ("us", 1546300800000001, "2019-01-01"),
             ("ns", 1546300800000000001, "2019-01-01"),
-            ("s", 43528, "1970-01-01T12:05:28"),
+            ("s", 86400, "1970-01-02"),
+            ("auto", 1546300800999, "2019-01-01"),
+            ("auto", 1546300800000000001, "2019-01-01"),
             ("year", 2019, "2019-01-01"),
         ],
     )
@@ -137,12 +106,9 @@ class TestCase9DatesAsPlainNumbers:
         read_as_days = read(tmp_path, "csv", "uploaded", [20190304, 20190230, "2019-03-05"], time_unit="day")
         assert read_as_days == [seconds_of("2019-03-04"), "bad_upload_time", seconds_of("2019-03-05")]
 
-    def test_seconds_with_few_strange_rows_are_seconds(self, tmp_path: Path) -> None:
-        values = [1_300_000_000 + DAY * i for i in range(20)] + [43528]
-        assert read(tmp_path, "csv", "uploaded", values) == values
-
-    def test_values_that_stand_for_no_date_are_not_counted(self, tmp_path: Path) -> None:
-        assert read(tmp_path, "csv", "uploaded", [0, -1, 2**31 - 1]) == [0, -1, 2**31 - 1]
+    def test_values_that_stand_for_no_date_are_none(self, tmp_path: Path) -> None:
+        values = [0, -1, 2**31 - 1, 9999999999999, 1_300_000_000]
+        assert read(tmp_path, "csv", "uploaded", values) == [None, None, None, None, 1_300_000_000]
 
 
 class TestCase10YearsAsFloats:
@@ -159,7 +125,7 @@ class TestCase10YearsAsFloats:
         assert read(tmp_path, "csv", "uploaded", [value]) == ["bad_upload_time"]
 
 
-@pytest.mark.parametrize("text", ["0000", "0000-00-00", "0000-01-01", "2019-02-30", "2019-13-01", "10000-01-01"])
+@pytest.mark.parametrize("text", ["0000-00-00", "0000-01-01", "2019-02-30", "2019-13-01", "10000-01-01"])
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 def test_a_date_that_no_calendar_has_is_the_fault_of_its_row(tmp_path: Path, form: str, text: str) -> None:
     assert read(tmp_path, form, "uploaded", [text, "2019-02-28"]) == ["bad_upload_time", *days("2019-02-28")]
@@ -191,39 +157,24 @@ class TestCase31IdsThatASpreadsheetChanged:
             read(tmp_path, "parquet", "id", [1.0, float(2**60)])
 
     @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
-    def test_zeros_of_whole_numbers_are_removed_and_named(self, tmp_path: Path, form: str) -> None:
+    def test_zeros_of_whole_numbers_are_removed(self, tmp_path: Path, form: str) -> None:
         values = [3557794192.0, 3557794193.0]
         assert read(tmp_path, form, "id", values) == ["3557794192", "3557794193"]
-        (note,) = source(tmp_path, form, "id", values).survey().notes
-        assert ".0 is removed from 2 of 2 ids, such as 3557794192.0" in note
-
-    @pytest.mark.parametrize("others", [["v1.0", "2.0"], ["1.5", "2.0"], ["0x1E", "2.0"], ["1E10", "2.0"]])
-    def test_where_other_ids_are_no_whole_numbers_all_stay(self, tmp_path: Path, others: list[str]) -> None:
-        assert all("2-0" in id_ for id_ in read(tmp_path, "csv", "id", others)[1:])
 
 
 class TestCase33LabelsThatAreNotLabels:
     def test_numbers_are_one_class_in_each_form(self, tmp_path: Path) -> None:
         assert read(tmp_path, "jsonl", "label", [1, 1.0, "1", "01", True, None, 2.5, "cat"]) == [
-            "1", "1", "1", "01", "True", None, "2.5", "cat",
+            "1", "1", "1", "01", "true", None, "2.5", "cat",
         ]  # fmt: skip
 
-    @pytest.mark.parametrize("form", ["csv", "parquet"])
-    def test_a_column_of_numbers_that_became_floats(self, tmp_path: Path, form: str) -> None:
-        assert read(tmp_path, form, "label", [1.0, 2.0, None]) == ["1", "2", None]
-
-    def test_versions_beside_words_stay(self, tmp_path: Path) -> None:
-        assert read(tmp_path, "csv", "label", ["1.0", "one"]) == ["1.0", "one"]
-
     @pytest.mark.parametrize("text", ["NaN", "\\N", "None", "NA", "null", "#N/A", "<NA>", "n/a"])
-    def test_texts_that_may_mean_nothing_are_named_with_their_count(self, tmp_path: Path, text: str) -> None:
-        table = source(tmp_path, "jsonl", "label", ["cat"] + [text] * 3)
-        (note,) = table.survey().notes
-        assert note.startswith(f"`{text}` is a label of 3 photos")
+    def test_texts_that_mean_nothing_are_no_label(self, tmp_path: Path, text: str) -> None:
+        assert read(tmp_path, "jsonl", "label", ["cat", text]) == ["cat", None]
 
     def test_spellings_of_one_word_or_number_are_named(self, tmp_path: Path) -> None:
         notes = source(tmp_path, "jsonl", "label", ["Car", "car", "car", "01", "1", "bus"]).survey().notes
         assert notes == (
-            "`Car` (1 photos), `car` (2 photos) are different labels.",
-            "`01` (1 photos), `1` (1 photos) are different labels.",
+            "`01` (1 photos), `1` (1 photos) are different classes.",
+            "`Car` (1 photos), `car` (2 photos) are different classes.",
         )

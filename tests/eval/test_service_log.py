@@ -170,7 +170,7 @@ def test_labels_come_from_another_file_and_the_latest_of_an_id_counts(tmp_path: 
     rows = example()
     late = pa.table({"id": [row["id"] for row in rows] + ["v1-1-0", "nobody"],
                      "label": [row["label"] for row in rows] + ["3", "3"],
-                     "label_time": [*["2026-01-02"] * 7000, "2026-01-03", "2026-01-03"]})  # fmt: skip
+                     "label_time": [*(row["time"] for row in rows), "2026-01-02", "2026-01-02"]})  # fmt: skip
     pq.write_table(late, tmp_path / "labels.parquet")
     result = aged([{k: v for k, v in row.items() if k != "label"} for row in rows], labels=tmp_path / "labels.parquet")
     assert result["cells"][0]["accuracy"] == 0.899

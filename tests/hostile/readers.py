@@ -86,7 +86,7 @@ def drained(source: Any, folder: Path) -> int:
 
 @reader(files({"t.csv": TABLE, "t.csv.gz": gzip.compress(TABLE.encode(), mtime=0)}))
 def delimited(folder: Path) -> int:
-    from driftline.curate.sources.delimited import Delimited
+    from driftline.curate.sources.table import Delimited
 
     return sum(drained(Delimited(path=name, columns=COLUMNS), folder) for name in ("t.csv", "t.csv.gz"))
 
@@ -94,7 +94,7 @@ def delimited(folder: Path) -> int:
 @reader(files({"t.jsonl": "".join(json.dumps({"file": f"{i}.jpg", "year": 2000 + i, "species": "owl", "tags": ["a"],
                                                 "lon": 1.5}) + "\n" for i in range(5))}))  # fmt: skip
 def json_lines(folder: Path) -> int:
-    from driftline.curate.sources.delimited import Delimited
+    from driftline.curate.sources.table import Delimited
 
     return drained(Delimited(path="t.jsonl", columns=COLUMNS), folder)
 
@@ -121,7 +121,7 @@ def cells(folder: Path) -> None:
 
 @reader(photo_table)
 def parquet(folder: Path) -> None:
-    from driftline.curate.sources.parquet import Parquet
+    from driftline.curate.sources.table import Parquet
 
     drained(Parquet(path="t.parquet", columns=PICTURES), folder)
 
@@ -141,7 +141,7 @@ def arrow(folder: Path) -> None:
 
 @reader(arrow)
 def hugging_face(folder: Path) -> None:
-    from driftline.curate.sources.huggingface import HuggingFace
+    from driftline.curate.sources.table import HuggingFace
 
     drained(HuggingFace(path=".", columns={k: v for k, v in PICTURES.items() if k != "image"}), folder)
 

@@ -23,8 +23,9 @@ from driftline.curate.core.errors import BadArray, BadConfig, BadInput, Integrit
 from driftline.curate.core.outputs import refill_all
 from driftline.curate.core.outside import limits
 from driftline.curate.core.outside.images import open_image
-from driftline.curate.core.outside.tables import BoundedParquet, csv_rows, read_parquet
+from driftline.curate.core.outside.tables import BoundedParquet, read_parquet
 from driftline.curate.encoders.backbone import load_checkpoint
+from driftline.curate.foreign.delimited import csv_rows
 from driftline.curate.images.checks import ImageLimits, check_image
 from driftline.curate.images.strip_exif import _segments
 from driftline.curate.metadata.filters import withdrawn_ids
@@ -136,7 +137,7 @@ class TestDocuments:
 
 class TestTables:
     def test_an_arrow_file_whose_offsets_lead_out_of_it_does_not_end_the_process(self, tmp_path: Path) -> None:
-        from driftline.curate.sources.huggingface import HuggingFace
+        from driftline.curate.sources.table import HuggingFace
 
         table = pa.table({"image": [b"x"] * 5, "time": [1] * 5, "tags": [["a"]] * 5})
         sink = io.BytesIO()

@@ -20,8 +20,8 @@ from driftline.curate.fetch.settings import FetchSettings
 from driftline.curate.release.settings import FeatureSettings
 from driftline.curate.retrieval.settings import Concept, RetrieveSettings
 from driftline.curate.sources import SOURCES
-from driftline.curate.sources.delimited import Delimited
 from driftline.curate.sources.folder import Folder
+from driftline.curate.sources.table import Delimited
 from driftline.pipelines.config import presets
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.config.reference import reference

@@ -1,10 +1,9 @@
-"""Documents from outside, checked before use: JSON against a schema, text, rows of tables, lists of checksums."""
+"""Documents from outside, checked before use: JSON against a schema, text, lists of checksums."""
 
 from __future__ import annotations
 
 import io
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,19 +62,6 @@ def read_text(path: Path, way_out: str = "") -> str:
         return io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig").read()
     except UnicodeDecodeError as error:
         raise BadInput(f"{path} is not UTF-8 ({error.reason} at byte {error.start}).", "", way_out) from None
-
-
-def fitted(cells: list[str], header: Sequence[str]) -> list[str]:
-    """A row with a cell for each column, if only separators at the end of its line, or of the header, are too many.
-
-    >>> fitted(["a", "1", ""], ["x", "y"]), fitted(["a", "1"], ["x", "y", ""]), fitted(["a"], ["x", "y"])
-    (['a', '1'], ['a', '1', ''], ['a'])
-    """
-    if len(cells) > len(header) and not any(cells[len(header) :]):
-        return cells[: len(header)]
-    if len(cells) < len(header) and not any(header[len(cells) :]):
-        return [*cells, *[""] * (len(header) - len(cells))]
-    return cells
 
 
 def sums_of(data: bytes, source: str | Path, way_out: str) -> dict[str, str]:

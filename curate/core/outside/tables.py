@@ -1,9 +1,7 @@
-"""Tables from outside: Parquet files, checked when they are opened, and CSV files whose every line counts."""
+"""Parquet files from outside, checked when they are opened."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,8 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from driftline.curate.core.errors import BadInput, DriftlineError, MissingFile, reason
-from driftline.curate.core.outside.documents import fitted, read_text
-from driftline.curate.core.outside.limits import CELL, RATIO, UNPACKED
+from driftline.curate.core.outside.limits import RATIO, UNPACKED
 
 BATCH = 65_536  # rows that are decoded at a time
 FEW = 1_000_000  # rows of a photo table that may have less than a byte each
@@ -117,33 +114,3 @@ def check_offsets(columns: Sequence[pa.Array]) -> None:
     bare = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}
     for column in columns:
         (column.view(bare[column.type]) if column.type in bare else column).validate(full=True)
-
-
-def csv_rows(
-    path: Path, needed: Sequence[str], expected: str, way_out: str = "", delimiter: str = ","
-) -> Iterator[tuple[int, dict[str, str]]]:
-    """(number of the last line, cells by column) of each row of a CSV file in UTF-8 with a header; empty lines are
-    skipped. No row is lost: a quote that nothing closes and a row of another length raise BadInput naming the line.
-    Separators at the end of a line are no cell.
-
-    needed: columns that the file must have. expected, way_out: sentences for messages.
-    """
-    csv.field_size_limit(CELL)
-    reader = csv.reader(io.StringIO(read_text(path, way_out), newline=""), delimiter=delimiter, strict=True)
-    try:
-        header = next(reader, [])
-        for column in needed:
-            if column not in header:
-                raise BadInput(f"{path} has no column {column}.", expected, way_out)
-        if twice := [column for column, times in Counter(header).items() if column and times > 1]:
-            raise BadInput(f"{path} has more than one column {twice[0]!r}.", expected, way_out)
-        for cells in (fitted(row, header) for row in reader if row):
-            if len(cells) != len(header):
-                raise BadInput(
-                    f"{path}, line {reader.line_num} has {len(cells)} cells, the header {len(header)}.",
-                    "Expected the same number.",
-                    way_out,
-                )
-            yield reader.line_num, dict(zip(header, cells, strict=True))
-    except csv.Error as error:
-        raise BadInput(f"{path}, line {reader.line_num}: not a CSV row ({reason(error)}).", expected, way_out) from None

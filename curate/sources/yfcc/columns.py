@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from driftline.curate.core.parsing import degrees, integers, local_seconds, plus_decode
+from driftline.curate.metadata.columns import LONGEST_RAW
 from driftline.curate.metadata.schema import SOURCE
 
 # Names as in the SQLite form, in the order of the parts of 2014.
@@ -20,7 +21,6 @@ NAMES = (
 USED = tuple(name for name in NAMES if name not in (
     "machinetags", "accuracy", "serverid", "farmid", "secret", "secretoriginal", "ext",
 ))  # fmt: skip
-LONGEST_RAW = 2000  # characters of a faulty record that are kept
 
 
 def records(

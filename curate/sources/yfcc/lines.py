@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.csv
 
 from driftline.curate.core.errors import BadInput
+from driftline.curate.metadata.columns import LONGEST_RAW
 from driftline.curate.sources.yfcc import bzip2
-from driftline.curate.sources.yfcc.columns import LONGEST_RAW, NAMES, USED, records
+from driftline.curate.sources.yfcc.columns import NAMES, USED, records
 
 LONGEST_LINE = 1 << 20  # bytes; the longest of 1,000 real lines has 16 kB, longer ones are damaged
 BLOCK = 4 << 20  # bytes of lines that are read at a time

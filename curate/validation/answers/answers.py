@@ -28,8 +28,8 @@ import pyarrow.compute as pc
 
 from driftline.curate.core.atomic_io import TEMPORARY
 from driftline.curate.core.errors import BadInput, DriftlineError
-from driftline.curate.core.outside.tables import csv_rows
 from driftline.curate.core.parsing import rows_of
+from driftline.curate.foreign.delimited import csv_rows
 from driftline.curate.validation.asking.batches import NONE
 
 ANSWERS = pa.schema(

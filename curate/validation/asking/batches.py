@@ -24,8 +24,8 @@ from driftline.curate.core.atomic_io import (
     write_text,
 )
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
-from driftline.curate.core.outside.tables import csv_rows
 from driftline.curate.core.seeding import name_for, rng_for
+from driftline.curate.foreign.delimited import csv_rows
 from driftline.curate.retrieval.settings import BACKGROUND, Concept
 from driftline.curate.validation.settings import ValidationSettings
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from driftline.ext import HERE, BadInput, FileSource, MissingFile, Workplace, batch_of, record_of
+from driftline.ext import HERE, BadInput, FileSource, MissingFile, Workplace, records_of
 
 
 class Diary(FileSource):
@@ -27,4 +27,4 @@ class Diary(FileSource):
         for start in range(skip, len(lines), rows):
             parts = [line.partition(self.separator) for line in lines[start : start + rows]]
             values = [{"date": date, "file": file} for date, _, file in parts]
-            yield batch_of([record_of(v, columns, start + i, path.parent.resolve()) for i, v in enumerate(values)])
+            yield records_of(pa.Table.from_pylist(values), columns, start, path.parent.resolve())

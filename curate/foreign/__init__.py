@@ -1,0 +1,1 @@
+"""What strangers' bytes mean."""

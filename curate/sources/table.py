@@ -1,0 +1,321 @@
+"""Tables of photos: CSV, JSON lines, Parquet, folders of Hugging Face `datasets`; each row a file, URL or image."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import zlib
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Any, ClassVar
+
+from pydantic import AfterValidator
+
+from driftline.curate.core.atomic_io import json_value
+from driftline.curate.core.errors import BadInput, MissingFile, reason
+from driftline.curate.core.outside.documents import check_encoding
+from driftline.curate.core.outside.names import is_utf8
+from driftline.curate.core.settings import PLACE, PathText
+from driftline.curate.foreign.delimited import Fault, rows_of_lines
+from driftline.curate.metadata.columns import TimeUnit, check_columns, check_names
+from driftline.curate.sources.base import HERE, FileSource, Workplace
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from driftline.curate.metadata.column_mapping import Reading
+
+READ = 16_384  # rows that are read at a time
+IMAGE = {"image": "image"}  # where images are in `datasets`, unless `columns` says otherwise
+
+
+@dataclass
+class Piece:
+    """Some rows of a file."""
+
+    table: pa.Table
+    root: Path
+    """folder that paths start from"""
+    faults: Mapping[int, tuple[str, str]] = field(default_factory=dict)
+    """row → fault and raw text"""
+    image: Callable[[int], tuple[str, str]] | None = None
+    """row → id and path of the image inside the table; None: images are files or addresses"""
+
+
+class TableSource(FileSource):
+    """A file source whose user says which column is which."""
+
+    columns: dict[str, str]
+    """column of the collection → column of the table"""
+    time_unit: TimeUnit = "auto"
+    """what numbers in columns of times are: year, month (201903), day (20190304), excel (days since 1899-12-30), s, ms,
+    us or ns since 1970; auto: years of four digits, else the unit by which the largest one is a date"""
+    records_version: ClassVar[int] = 3
+
+    def own_ids(self) -> bool:
+        """Whether a column has them."""
+        return "id" in self.columns
+
+    @abstractmethod
+    def pieces(self, at: Workplace) -> Iterator[Piece]:
+        """All rows in order. Raises BadInput, where a file is damaged after the pieces before."""
+
+    def batches(self, rows: int = 65_536, skip: int = 0, at: Workplace = HERE) -> Iterator[pa.RecordBatch]:
+        """Yield one record a row, files in name order."""
+        from driftline.curate.metadata.schema import rebatch
+
+        yield from rebatch(self._records(skip, self.survey(at), at), rows)
+
+    def _records(self, skip: int, reading: Reading, at: Workplace) -> Iterator[pa.RecordBatch]:
+        from driftline.curate.metadata.column_mapping import records_of
+
+        row, columns = 0, {name: column for name, column in self.columns.items() if name != "image"}
+        for piece in self.pieces(at):
+            if row + len(piece.table) > skip:
+                root = piece.root.resolve()
+                batch = records_of(piece.table, columns, row, root, reading, piece.faults, piece.image)
+                yield batch.slice(max(0, skip - row))
+            row += len(piece.table)
+        if row == 0:
+            raise BadInput(f"{self.path} is empty.", "Expected one row a photo.")
+
+    def survey(self, at: Workplace = HERE) -> Reading:
+        """Look at all rows of the columns whose values have one rule. Raises BadInput (see `survey`)."""
+        from driftline.curate.metadata.column_mapping import survey
+
+        def tables() -> Iterator[pa.Table]:
+            with suppress(BadInput):  # which `batches` raises in its place, after the rows before
+                yield from (piece.table for piece in self.pieces(at))
+
+        return survey(tables(), self.columns, self.time_unit, self.path)
+
+
+class Delimited(TableSource):
+    """A CSV or TSV table with a header, or JSON lines (.jsonl, .ndjson), in UTF-8; also compressed (.gz).
+
+    Times: four digits are a year (its first second, UTC), other numbers are what `time_unit` says, the rest is ISO 8601
+    (without zone: UTC) or DD.MM.YYYY.
+    """
+
+    columns: Annotated[dict[str, str], AfterValidator(partial(check_columns, images=("url", "path")))]
+    """column of the collection → column of the table, e.g. {path: filename, uploaded: year}; uploaded and one of url,
+    path are needed; id defaults to the row's path or url"""
+    delimiter: str = ","
+    """column separator"""
+    root: Annotated[PathText | None, PLACE] = None
+    """folder that image paths start from and stay below (null: the table's folder)"""
+
+    def inputs(self, at: Workplace = HERE) -> list[Path]:
+        """The table."""
+        path = at.path(self.path)
+        if not path.is_file():
+            raise MissingFile(f"There is no file {path}.", "Expected a table with a header.", "Check collection.path.")
+        return [path]
+
+    def pieces(self, at: Workplace) -> Iterator[Piece]:
+        """The columns that are asked for, as text, and what is no row."""
+        (path,) = self.inputs(at)
+        read = self._json if path.name.removesuffix(".gz").endswith((".jsonl", ".ndjson")) else self._csv
+        row = 0
+        try:
+            with _open_text(path) as file:
+                rows = read(file, path)
+                while part := list(islice(rows, READ)):
+                    yield self._piece(part, path.parent if self.root is None else at.path(self.root))
+                    row += len(part)
+        except (csv.Error, EOFError, OSError, zlib.error) as error:
+            raise BadInput(f"{path} cannot be read after row {row:,} ({reason(error)}).") from None
+
+    def _csv(self, file: IO[str], path: Path) -> Iterator[dict[str, Any] | Fault]:
+        rows = rows_of_lines(file, self.delimiter)
+        header: Any = next((cells for _, cells in rows), [])
+        if not any(header):
+            raise BadInput(f"The file {path} is empty.", "Expected a header line and one row a photo.")
+        check_names(path, header, self.columns, "Correct it, collection.columns or collection.delimiter.")
+        for _, cells in rows:
+            yield cells if isinstance(cells, Fault) else dict(zip(header, cells, strict=True))
+
+    def _json(self, file: IO[str], path: Path) -> Iterator[dict[str, Any] | Fault]:
+        seen: set[str] = set()
+        several = {self.columns.get("title"), self.columns.get("caption")}  # of which the first counts
+        for line in file:
+            try:
+                value = json.loads(line) if is_utf8(line) else None
+            except (ValueError, RecursionError):
+                value = None
+            if not isinstance(value, dict):
+                yield Fault("bad_json" if is_utf8(line) else "not_utf8", line.rstrip("\n"))
+                continue
+            seen |= value.keys()
+            cells = {name: _as_written(value.get(name), name in several) for name in self.columns.values()}
+            odd = any(
+                isinstance(cell, list | dict) and name != self.columns.get("tags") for name, cell in cells.items()
+            )
+            yield Fault("unreadable_value", line.rstrip("\n")) if odd else cells
+        if missing := [c for n, c in self.columns.items() if n in ("uploaded", "url", "path", "id") and c not in seen]:
+            raise BadInput(f"{path} has no {missing[0]!r} in any line.", "Correct it, or collection.columns.")
+
+    def _piece(self, rows: list[dict[str, Any] | Fault], root: Path) -> Piece:
+        import pyarrow as pa
+
+        names = sorted(set(self.columns.values()))
+        faults = {i: (cells.reason, cells.raw) for i, cells in enumerate(rows) if isinstance(cells, Fault)}
+        for i, cells in enumerate(rows):
+            if not isinstance(cells, Fault) and not all(is_utf8(str(cells[name])) for name in names):
+                faults[i] = ("not_utf8", str(cells))
+        columns: dict[str, Any] = {}
+        for name in names:
+            column = [None if i in faults or isinstance(cells, Fault) else cells[name] for i, cells in enumerate(rows)]
+            if lists := any(isinstance(cell, list) for cell in column):
+                column = [cell.split(",") if isinstance(cell, str) else cell for cell in column]
+            columns[name] = pa.array(column, pa.list_(pa.string()) if lists else pa.string())
+        return Piece(pa.table(columns), root, faults)
+
+
+def _as_written(value: Any, first: bool) -> Any:
+    """A value of JSON as it is written; of a list of one, or `first`, its element."""
+    if isinstance(value, list):
+        texts = [_as_written(part, first) for part in value if part is not None]
+        return texts if len(texts) > 1 and not first else next(iter(texts), None)
+    return value if value is None or isinstance(value, str | dict) else json.dumps(value)
+
+
+def _open_text(path: Path) -> IO[str]:
+    """Text in which bytes that are not UTF-8 are kept as escapes, so that only their own row is faulty."""
+    opener: Callable[..., Any] = gzip.open if path.suffix == ".gz" else open
+    raw = opener(path, "rb")
+    check_encoding(raw.peek(4)[:4], path)
+    return io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape", newline="")
+
+
+class Parquet(TableSource):
+    """A Parquet file, a folder of them, or the http(s) address of one, of which only the needed parts are read.
+
+    Times and paths are read as by `delimited`. Images in a column are read by the stage fetch.
+    """
+
+    columns: Annotated[dict[str, str], AfterValidator(partial(check_columns, images=("url", "path", "image")))]
+    """column of the collection → column of the table, e.g. {url: link, uploaded: year}; uploaded and one of url, path,
+    image (a column with the image's bytes, or a record with `bytes`) are needed"""
+    root: Annotated[PathText | None, PLACE] = None
+    """folder that image paths start from and stay below (null: the table's folder)"""
+
+    def inputs(self, at: Workplace = HERE) -> list[Path]:
+        """The files; none for an address on the web."""
+        if self.path.startswith(("http://", "https://")):
+            return []
+        path = at.path(self.path)
+        files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
+        if not files:
+            raise BadInput(f"The folder {path} is empty of Parquet files.", "Expected files ending in .parquet.")
+        if not files[0].is_file():
+            raise MissingFile(
+                f"There is no file {path}.", "Expected a Parquet file or folder.", "Check collection.path."
+            )
+        return files
+
+    def pieces(self, at: Workplace) -> Iterator[Piece]:
+        """The columns that are asked for, without images."""
+        files: Sequence[Path | str] = self.inputs(at) or [self.path]
+        for path in files:
+            own = path.parent if isinstance(path, Path) else Path.cwd()
+            root = own if self.root is None else at.path(self.root)
+            yield from _pieces(path, self.columns, root, Path(path).stem)
+
+
+class HuggingFace(TableSource):
+    """A Hugging Face `datasets` folder: .parquet files (as on the hub) or .arrow files (`save_to_disk`), in name order.
+
+    Labels of the type ClassLabel are read as names. The images themselves are read by the stage fetch.
+    """
+
+    columns: Annotated[
+        dict[str, str], AfterValidator(lambda columns: check_columns(IMAGE | columns, ["image"]) and columns)
+    ]
+    """column of the collection → column of the table, e.g. {uploaded: year, label: species}; uploaded is needed, image
+    is "image" by default"""
+
+    def inputs(self, at: Workplace = HERE) -> list[Path]:
+        """The data files."""
+        folder = at.path(self.path)
+        if not folder.is_dir():
+            raise MissingFile(f"There is no folder {folder}.", "Expected a datasets folder.", "Check collection.path.")
+        files = sorted(folder.rglob("*.parquet")) or sorted(
+            p for p in folder.rglob("*.arrow") if not p.name.startswith("cache-")
+        )
+        if not files:
+            raise BadInput(f"The folder {folder} is empty of data.", "Expected .parquet or .arrow files.")
+        return files
+
+    def pieces(self, at: Workplace) -> Iterator[Piece]:
+        """The columns that are asked for, without images."""
+        folder = at.path(self.path)
+        for path in self.inputs(at):
+            name = path.relative_to(folder).with_suffix("").as_posix()
+            yield from _pieces(path, IMAGE | self.columns, folder, name)
+
+
+def _pieces(path: Path | str, columns: Mapping[str, str], root: Path, name: str) -> Iterator[Piece]:
+    """The rows of a Parquet file, or of an Arrow file as `datasets` writes it. name: begins ids of images."""
+    import pyarrow as pa
+
+    from driftline.curate.core.outside.tables import BoundedParquet, check_offsets, readable
+
+    names = sorted({column for role, column in columns.items() if role != "image"})
+    with readable(path, "Expected Parquet, or a file of Hugging Face datasets."), _open_bytes(path) as file:
+        if str(path).endswith(".arrow"):
+            reader = pa.ipc.open_stream(file)
+            schema, batches = reader.schema, iter(reader)
+        else:
+            parquet = BoundedParquet(file, path)
+            schema, batches = parquet.schema, parquet.batches(READ, names)
+        check_names(path, schema.names, columns)
+        row = 0
+        for batch in batches:
+            chosen = batch.select(names)
+            check_offsets(chosen.columns)
+            image = partial(_image, Path(path).absolute(), columns["image"], name, row) if "image" in columns else None
+            yield Piece(_with_class_names(chosen, schema), root, image=image)
+            row += len(batch)
+
+
+def _image(path: Path, column: str, name: str, first: int, row: int) -> tuple[str, str]:
+    from driftline.curate.images.local_files import cell_path
+
+    return f"{name}-{first + row}", cell_path(path, column, first + row)
+
+
+def _with_class_names(batch: pa.RecordBatch, schema: pa.Schema) -> pa.Table:
+    """The rows with names in columns that the file's own metadata describes as ClassLabel."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    table = pa.Table.from_batches([batch])
+    try:
+        features: Any = json_value((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        names = {c: list(map(str, f["names"])) for c, f in features.items() if f.get("_type") == "ClassLabel"}
+    except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
+        return table
+    for column in names.keys() & set(table.column_names):
+        if pa.types.is_integer(table[column].type):
+            number, most = table[column], len(names[column])
+            inside = pc.and_(pc.greater_equal(number, 0), pc.less(number, most))
+            name = pc.take(pa.array(names[column], pa.string()), pc.if_else(inside, number, None))
+            values = pc.coalesce(name, number.cast(pa.string()))
+            table = table.set_column(table.column_names.index(column), column, values)
+    return table
+
+
+def _open_bytes(path: Path | str) -> Any:
+    if isinstance(path, Path):
+        return path.open("rb")
+    import fsspec
+
+    return fsspec.open(path, "rb")
