@@ -17,7 +17,6 @@ from driftline.eval.engine.augment import augmented, draw
 from driftline.eval.engine.deep import SCALE, SHIFT, Deep, added, halving, planes
 from driftline.eval.engine.linear import Rule, step
 from driftline.eval.experiment.learner_spec import spec_of
-from driftline.eval.experiment.presets import PRESETS, fitting
 from driftline.eval.learner import Task
 from driftline.eval.learners.cwr import Cwr
 from driftline.eval.learners.trained_heads import Finetune
@@ -278,12 +277,6 @@ def test_unknown_names_are_refused() -> None:
 def test_weights_of_a_network_are_not_ignored_by_a_linear_head() -> None:
     with pytest.raises(BadConfig, match="weights is 'none.pth', and net=linear starts from random weights"):
         Finetune(weights="none.pth").begin(Task(C, (16,)), rng_for(0))
-
-
-@pytest.mark.parametrize("name", [name for name in PRESETS if name.startswith("clear-")])
-def test_a_preset_names_the_network_of_its_learners(name: str) -> None:
-    learner = Finetune(**fitting(name, {"finetune": Finetune})["finetune"])
-    assert learner.net in name.replace("clear-", "")
 
 
 def test_a_rule_gets_the_view_that_was_trained_on() -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from support.helpers import described, drifting
 
-from driftline.curate.core.errors import IncompatibleStream
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.experiment.cost_estimate import core_seconds
 from driftline.eval.learner import Task
@@ -21,7 +20,6 @@ from driftline.eval.protocols.ocrr.protocol import Ocrr
 from driftline.eval.run import evaluate, plan
 from driftline.eval.training.online_learner import OnlineLearner
 from driftline.eval.training.sgd_learner import NetLearner
-from driftline.stream_builder.stream import Step, Stream
 
 TRAINED = [
     n for n in LEARNERS
@@ -113,9 +111,3 @@ def test_finished_runs_are_not_planned_again(tmp_path: Path) -> None:
     took = [json.loads(path.read_text())["seconds"] for path in tmp_path.rglob("run.json")]
     assert after.core_seconds == pytest.approx(sum(took)), "the other seed takes as long"
     assert plan(stream, "clear-iid", names, [0, 1], {"epochs": 3}, tmp_path).finished == 1, "nearest-mean has no epochs"
-
-
-def test_a_plan_refuses_what_a_run_would() -> None:
-    bare = Stream("bare", [Step(0, "0", drifting().steps[0].splits)], ["a", "b", "c"])
-    with pytest.raises(IncompatibleStream, match="at least two"):
-        plan(bare, "clear-iid", ["finetune"], [0])

@@ -108,15 +108,6 @@ class TestNearFuture:
         assert rows == expected_rows
         assert NearFuture(**{**QUICK, "batch": batch}).task(stream).shifts[0] == batch * delay  # type: ignore[arg-type]
 
-    def test_so_are_scores_of_real_learners_and_of_the_references(self) -> None:
-        time = np.append(np.asarray(STREAM.flat("train").time), [NEVER] * 60)
-        names, delayed = ["blind", "er-online", "acm", "agem"], {**QUICK, "delay": 3}
-        own = evaluate(late(STREAM, time[60:]), "near-future", names, settings=QUICK)["results"]
-        same = evaluate(STREAM, "near-future", names, settings=delayed)["results"]
-        for ours, theirs in zip(own, same, strict=True):
-            assert (ours["scores"], ours["matrix"]) == (theirs["scores"], theirs["matrix"])
-            assert (ours["references"], ours["budget"]) == (theirs["references"], theirs["budget"])
-
     @pytest.mark.parametrize("seed", range(3))
     @pytest.mark.parametrize(("batch", "delay"), [(20, 0), (7, 0), (20, 2), (7, 1), (1, 0), (1, 9)])
     def test_labels_come_in_the_order_of_label_time_and_none_before_it(self, seed: int, batch: int, delay: int) -> None:

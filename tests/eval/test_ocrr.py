@@ -284,15 +284,6 @@ def test_rows_say_when_they_were_made_and_on_which_samples() -> None:
 
 
 class TestScores:
-    def test_recovery_on_an_easy_stream(self) -> None:
-        found = {r["learner"]: r["scores"] for r in evaluate(STREAM, "ocrr", SYSTEMS, settings=HOLD)["results"]}
-        assert found["substrate"]["novel"]["mean"] > 0.75
-        assert found["substrate"]["original"]["mean"] > 0.9
-        assert found["static-knn"]["novel"]["mean"] == found["static-linear"]["novel"]["mean"] == 0
-        assert found["static-knn"]["corrections_to_50"]["mean"] is None
-        first, second = (found["substrate"][f"corrections_to_{n}"]["mean"] for n in (50, 70))
-        assert 0 < first <= second
-
     def test_no_errors_no_corrections(self) -> None:
         """Where the start is above a threshold, no correction led there: null."""
 

@@ -343,8 +343,3 @@ def test_a_network_with_a_classifier_on_angles_has_autograds_gradient() -> None:
     for moved, start in zip(learner.head.params, module.parameters(), strict=True):
         assert start.grad is not None
         assert torch.allclose(moved, start - 0.1 * start.grad, atol=1e-5)
-
-
-def test_on_vectors_er_online_is_fc_only() -> None:
-    one, other = evaluate(correlated(steps=1), "near-future", ["er-online(lr=3)", "fc-only(lr=3)"])["results"]
-    assert one["scores"] == other["scores"]

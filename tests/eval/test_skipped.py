@@ -96,13 +96,7 @@ def test_from_python_it_is_a_warning_and_a_row_and_the_runs_are_counted(stream, 
     assert (asked, sum(ticks)) == (["evaluate", 4, "runs"], 4)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_under_every_protocol(protocol: str, stream: Stream) -> None:
-    reason = others_finish(stream, protocol, Refuses(error=errors.BadConfig("net is 'x'.")))
-    assert reason == "net is 'x'."
-
-
-@pytest.mark.parametrize("where", ["learn", "predict", "stored_bytes"])
+@pytest.mark.parametrize("where", ["begin", "learn", "predict", "stored_bytes"])
 @pytest.mark.parametrize("protocol", [name for name in PROTOCOLS if name != "seq-to-final"])
 def test_wherever_it_happens(protocol: str, where: str, stream: Stream) -> None:
     assert others_finish(stream, protocol, Refuses(where, errors.MissingFile("There is no file x."))) == (

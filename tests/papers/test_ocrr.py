@@ -113,18 +113,6 @@ def test_random_policies_come_near_with_draws_of_our_own(policy: str, recorded: 
     assert found["corrections"] == pytest.approx(told["corrections"], rel=0.25)
 
 
-@pytest.mark.proof("paper")
-@pytest.mark.shared
-@shared
-@absent
-def test_the_fifos_collapse_is_of_sorted_rows() -> None:
-    """Spec, section 2: with shuffled seed rows fifo_1000 keeps .81 of the original, sorted ones leave .11."""
-    assert ours("banking77", "bounded-fifo(capacity=1000)", 0)["original"] < 0.2
-    settings = {"order": "shuffled"}
-    (result,) = evaluate(stream("banking77"), "ocrr", ["bounded-fifo"], settings=settings)["results"]
-    assert result["scores"]["original"]["mean"] > 0.7
-
-
 class TestFindingsOnMadeIntents:
     """Vectors that need no file: what the paper finds does not hang on Banking77."""
 
