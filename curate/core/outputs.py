@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from driftline.curate.core.atomic_io import TEMPORARY, read_json, remove_tree, write_json
 from driftline.curate.core.errors import BadConfig
-from driftline.curate.core.files.digests import files_of, quick_digest
+from driftline.curate.core.files.digests import files_of, names_and_sizes
 from driftline.curate.core.system.calls import sync_folder
 
 T = TypeVar("T")
@@ -45,7 +45,7 @@ def _prepared(named: Path) -> tuple[Path, Path, Path]:
     if (
         out.exists()
         and (not out.is_dir() or any(files_of(out)))
-        and not (isinstance(digests, list) and quick_digest(out) in digests)
+        and not (isinstance(digests, list) and names_and_sizes(out) in digests)
     ):
         raise BadConfig(
             f"{named} holds files that no export wrote, or that were changed since.",
@@ -60,7 +60,7 @@ def _prepared(named: Path) -> tuple[Path, Path, Path]:
 def _swap(out: Path, fresh: Path, old: Path) -> None:
     fresh.mkdir(parents=True, exist_ok=True)
     # The old digest stays: a kill before the swap leaves the old folder.
-    write_json(_memory(out), [quick_digest(fresh), *([quick_digest(out)] if out.exists() else [])])
+    write_json(_memory(out), [names_and_sizes(fresh), *([names_and_sizes(out)] if out.exists() else [])])
     if out.exists():
         out.rename(old)
     fresh.rename(out)

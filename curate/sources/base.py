@@ -51,8 +51,6 @@ class Source(Section):
     """rows that the source has no more when driftline grow reads it: they leave the run (drop) or stay (keep)"""
     records_version: ClassVar[int] = 1
     """raised when the same settings and content yield other records, so that runs read them again"""
-    sidecars: ClassVar[tuple[str, ...]] = ()
-    """suffixes of files of which only the beginning is read"""
 
     @abstractmethod
     def inputs(self, at: Workplace = HERE) -> list[Path]:

@@ -60,7 +60,6 @@ class Folder(FileSource):
     links: bool = False
     """read photos outside of the folder that links in it lead to; else they are left out, as `link_outside`"""
     records_version: ClassVar[int] = 3
-    sidecars: ClassVar[tuple[str, ...]] = (".json", ".xmp")
 
     def inputs(self, at: Workplace = HERE) -> list[Path]:
         """The folder itself, and its XMP sidecars: named, so that runs that took a scan's date from them read again."""
@@ -237,7 +236,7 @@ def _sidecars(files: Files) -> dict[str, dict[str, list[str]]]:
     """Folder with sidecars → `_any_form` of their names → name and stamp of each."""
     sidecars: dict[str, dict[str, list[str]]] = {}
     for name in files.others:
-        if suffix_of(name).lower() in Folder.sidecars:
+        if suffix_of(name).lower() in (".json", ".xmp"):
             file = name[name.rfind("/") + 1 :]
             beside = sidecars.setdefault(_parent(name), {}).setdefault(_any_form(file), [])
             beside.append(f"{file} {files.entries[name].stamp or '0 0'}")

@@ -164,10 +164,6 @@ class Stage(ABC):
         """Files and folders outside the run that the output depends on."""
         return []
 
-    def sidecars(self) -> tuple[str, ...]:
-        """Suffixes of files below `outside` of which only the beginning decides."""
-        return ()
-
     def prepare(self) -> None:  # noqa: B027  most stages need nothing
         """Copy what `outside` names to this machine; runs before the fingerprint of the stage is computed."""
 

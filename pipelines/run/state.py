@@ -206,7 +206,7 @@ class StageState:
         if missing := [path for path in paths if not path.exists()]:
             name = missing[0].absolute()
             raise MissingFile(f"There is no {name}.", f"The stage {self.stage.name} reads it.", "Check the settings.")
-        digests = full_digests(paths, self.root / MEMORY, self.stage.sidecars())
+        digests = full_digests(paths, self.root / MEMORY)
         return [[path.name, digest] for path, digest in zip(paths, digests, strict=True)]
 
     @cached_property

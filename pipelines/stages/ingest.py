@@ -41,10 +41,6 @@ class Ingest(Stage):
             return earlier
         return self.context.config.collection.inputs(self._place()) + earlier
 
-    def sidecars(self) -> tuple[str, ...]:
-        """Those of the source."""
-        return self.context.config.collection.sidecars
-
     def check(self) -> None:
         """The source is there."""
         self.outside()

@@ -20,13 +20,12 @@ from driftline.curate.core.atomic_io import fingerprint, read_json, sha256_bytes
 from driftline.curate.core.errors import BadInput, DriftlineError, UnknownName, explained
 from driftline.curate.core.files import digests
 from driftline.curate.core.files import memory as file_memory
-from driftline.curate.core.files.digests import content_digest, full_digest, full_digests, listing, quick_digest
+from driftline.curate.core.files.digests import content_digest, full_digest, listing
 from driftline.curate.core.registry import Registry
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.images.shards import write_tar
 from driftline.curate.metadata.columns import ID, safe_id
-from driftline.curate.sources.folder import Folder
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
@@ -97,31 +96,6 @@ def test_a_full_digest_sees_every_byte_of_a_file_and_a_folder(tmp_path: Path) ->
     assert [a == b for a, b in zip(before, after, strict=True)] == [False, False]
 
 
-@pytest.mark.parametrize("name", ["a.xmp", "b.XMP", "a.jpg.json"])
-def test_of_a_huge_sidecar_the_beginning_and_the_size_are_its_digest(name: str, tmp_path: Path) -> None:
-    """Its date is read from there. A hole on the disk: reading it all would take seconds."""
-    path, photo = tmp_path / "photos" / name, tmp_path / "photos" / "a.jpg"
-    write_bytes(photo, b"1")
-    path.write_bytes(b"<x/>")
-
-    def both() -> list[str]:
-        return full_digests([path, path.parent], tmp_path / "cache", Folder.sidecars)
-
-    assert both()[0] == sha256_bytes(b"<x/>"), "an ordinary one is read whole"
-    results = [both()]
-    for place, data, size in ((0, b"<x/>", 8 << 30), (1000, b"y", 8 << 30), (0, b"<x/>", (8 << 30) + 1)):
-        with path.open("r+b") as file:
-            file.truncate(size)
-            file.seek(place)
-            file.write(data)
-        results.append(both())
-    assert len({of_file for of_file, _ in results}) == len({of_folder for _, of_folder in results}) == 4
-    other = tmp_path / "photos" / "large.jpg"
-    write_bytes(other, b"x" * (3 << 20))
-    (digest,) = full_digests([other], tmp_path / "cache", Folder.sidecars)
-    assert digest == sha256_bytes(b"x" * (3 << 20)), "other files are read whole"
-
-
 def test_a_file_that_did_not_change_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "photo"
     write_bytes(path, b"1")
@@ -179,16 +153,6 @@ def test_an_error_of_the_system_is_a_sentence_with_the_whole_path(number: int, w
     text = str(explained(OSError(number, "?", str(tmp_path / "a"))))
     assert words in text
     assert str(tmp_path / "a") in text
-
-
-def test_quick_digest_sees_a_change_at_the_end_of_a_large_file(tmp_path: Path) -> None:
-    path = tmp_path / "big"
-    path.write_bytes(b"x" * (3 << 20))
-    before = quick_digest(path)
-    path.write_bytes(b"x" * ((3 << 20) - 1) + b"y")
-    changed = quick_digest(path)
-    path.write_bytes(b"x" * (3 << 20))
-    assert [quick_digest(path) == before, changed == before] == [True, False]
 
 
 def test_broken_json_names_the_file(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +13,6 @@ from pathlib import Path
 from driftline.curate.core.atomic_io import TEMPORARY, fingerprint, sha256_file
 from driftline.curate.core.files.memory import joined, keep, recall
 from driftline.curate.core.files.walk import once, stamp_of, walk
-from driftline.curate.core.outside.limits import SIDECAR
 
 MARKS = ("done.json", "begun.json", "files.json")  # of a stage's folder: not its output
 LARGE = (".tar", ".npy")
@@ -57,50 +55,40 @@ def content_digest(files: Mapping[str, Content]) -> str:
     return fingerprint([(n, f"size:{files[n].size}" if Path(n).suffix in LARGE else files[n].sha256) for n in order])
 
 
-def quick_digest(path: Path, edge: int = 1 << 20) -> str:
-    """Of a file's size, its first and its last MiB; of the names and sizes of a folder's files."""
-    if path.is_dir():
-        return fingerprint([(p.relative_to(path).as_posix(), p.stat().st_size) for p in sorted(files_of(path))])
-    size = path.stat().st_size
-    digest = hashlib.sha256(str(size).encode())
-    with path.open("rb") as file:
-        digest.update(file.read(edge))
-        if size > 2 * edge:
-            file.seek(size - edge)
-        digest.update(file.read(edge))
-    return digest.hexdigest()
+def names_and_sizes(folder: Path) -> str:
+    """A digest of them, of all files below a folder."""
+    return fingerprint([(p.relative_to(folder).as_posix(), p.stat().st_size) for p in sorted(files_of(folder))])
 
 
-def full_digests(paths: Sequence[Path], memory: Path, in_part: Sequence[str] = ()) -> list[str]:
+def full_digests(paths: Sequence[Path], memory: Path) -> list[str]:
     """SHA-256 of each file; of a folder, the digest of the names and SHA-256 of its files.
 
-    memory: a file that keeps what was read (`files.memory`). in_part: suffixes of sidecars, of which only the beginning
-    is read for a date: beyond `SIDECAR` their `quick_digest` counts.
+    memory: a file that keeps what was read (`files.memory`).
     """
     folders = {path for path in paths if path.is_dir()}
-    digests = _digests([(str(path.absolute()), stamp_of(path.stat())) for path in {*paths} - folders], memory, in_part)
-    digests |= {str(path.absolute()): _folder_digest(path, memory, tuple(in_part)) for path in folders}
+    digests = _digests([(str(path.absolute()), stamp_of(path.stat())) for path in {*paths} - folders], memory)
+    digests |= {str(path.absolute()): _folder_digest(path, memory) for path in folders}
     return [digests[str(path.absolute())] for path in paths]
 
 
 @once
-def _folder_digest(folder: Path, memory: Path, in_part: tuple[str, ...]) -> str:
+def _folder_digest(folder: Path, memory: Path) -> str:
     place, stamps = str(folder.absolute()), {name: entry.stamp for name, entry in walk(folder).items() if entry.stamp}
-    mark = joined(stamps.values(), *stamps, *in_part)
+    mark = joined(stamps.values(), *stamps)
     if (whole := recall(memory, "digests", [(place, mark)]).get(place)) is not None:
         return whole
-    digests = _digests([(f"{place}{os.sep}{name}", stamp) for name, stamp in stamps.items()], memory, in_part)
+    digests = _digests([(f"{place}{os.sep}{name}", stamp) for name, stamp in stamps.items()], memory)
     digest = fingerprint([(name, digests[f"{place}{os.sep}{name}"]) for name in stamps])
     keep(memory, "digests", [(place, mark, digest)])
     return digest
 
 
-def _digests(places: Sequence[tuple[str, str]], memory: Path, in_part: Sequence[str]) -> dict[str, str]:
+def _digests(places: Sequence[tuple[str, str]], memory: Path) -> dict[str, str]:
     """places: absolute path and stamp of each file. Path → digest."""
     digests = recall(memory, "digests", places)
     unread = [(path, stamp) for path, stamp in places if path not in digests]
     with ThreadPoolExecutor(THREADS) as pool:
-        fresh = pool.map(lambda one: _digest_of(one[0], in_part), unread)
+        fresh = pool.map(lambda one: sha256_file(Path(one[0])), unread)
         digests |= {path: digest for (path, _), digest in zip(unread, fresh, strict=True)}
     keep(memory, "digests", [(path, stamp, digests[path]) for path, stamp in unread])
     return digests
@@ -109,12 +97,6 @@ def _digests(places: Sequence[tuple[str, str]], memory: Path, in_part: Sequence[
 def full_digest(path: Path, memory: Path) -> str:
     """The same of one file or folder."""
     return full_digests([path], memory)[0]
-
-
-def _digest_of(file: str, in_part: Sequence[str]) -> str:
-    path = Path(file)
-    whole = path.suffix.lower() not in in_part or path.stat().st_size <= SIDECAR
-    return sha256_file(path) if whole else quick_digest(path, SIDECAR)
 
 
 def files_of(folder: Path) -> Iterator[Path]:
