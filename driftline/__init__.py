@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from driftline.pipelines.commands.build import run as run
     from driftline.pipelines.commands.build import status as status
     from driftline.pipelines.commands.build import trace as trace
+    from driftline.pipelines.commands.evaluate import evaluate as evaluate
     from driftline.pipelines.commands.keep import forget as forget
     from driftline.pipelines.commands.keep import grow as grow
     from driftline.pipelines.commands.keep import heal as heal
@@ -47,14 +48,13 @@ if TYPE_CHECKING:
     from driftline.pipelines.commands.release import audit as audit
     from driftline.pipelines.commands.release import compare as compare
     from driftline.pipelines.commands.release import export as export
+    from driftline.pipelines.commands.report import report as report
     from driftline.pipelines.commands.share import leaderboard as leaderboard
     from driftline.pipelines.commands.sources import compose as compose
     from driftline.pipelines.commands.sources import from_dataset as from_dataset
     from driftline.pipelines.commands.sources import from_release as from_release
     from driftline.pipelines.commands.streams import encode as encode
     from driftline.pipelines.commands.streams import measure as measure
-    from driftline.pipelines.face.streams import evaluate as evaluate
-    from driftline.pipelines.face.streams import report as report
     from driftline.pipelines.run.run_folder import Run as Run
     from driftline.pipelines.run.run_folder import open_folder as open  # noqa: F401
     from driftline.stream_builder.builders.arrays import from_arrays as from_arrays

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     Place: TypeAlias = str | Path | InFolder
     Names: TypeAlias = str | Sequence[str]
     StreamPlace: TypeAlias = str | Path | Stream
+    StreamPlaces: TypeAlias = StreamPlace | Sequence[StreamPlace]
+    Evaluated: TypeAlias = Mapping[str, Any] | str | Path | Sequence[Mapping[str, Any] | str | Path]
     Data: TypeAlias = Dataset | str | Path
     Counts: TypeAlias = str | Sequence[int]
     Table: TypeAlias = Any
@@ -38,6 +40,12 @@ else:
 
     class StreamPlace:
         """A stream, or its folder."""
+
+    class StreamPlaces:
+        """A stream or several."""
+
+    class Evaluated:
+        """What `evaluate` returned, or folders of rows."""
 
     class Data:
         """A dataset, its name, or its path."""
@@ -64,6 +72,14 @@ def places_of(places: Place | Sequence[Place]) -> list[Path]:
     """The same of one or several."""
     listed: Any = places if isinstance(places, list | tuple) else [places]
     return [path_of(place) for place in listed]
+
+
+def streams_of(streams: StreamPlaces) -> list[Stream]:
+    """Those that are given, and those of the folders."""
+    from driftline.stream_builder.stream import Stream
+
+    listed: Any = streams if isinstance(streams, list | tuple) else [streams]
+    return [Stream.load(place) if isinstance(place, str | Path) else place for place in listed]
 
 
 def several(names: Names | None) -> list[str]:

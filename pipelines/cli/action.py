@@ -17,15 +17,16 @@ import typer
 from driftline.pipelines.cli.common import add_command, config_keys, show
 from driftline.pipelines.cli.help import Panel
 from driftline.pipelines.cli.listing import completion
-from driftline.pipelines.kinds import Counts, Data, Names, Place, Settings, StreamPlace, Table
+from driftline.pipelines.kinds import Counts, Data, Evaluated, Names, Place, Settings, StreamPlace, StreamPlaces, Table
 
 T = TypeVar("T")
 P = ParamSpec("P")
 Device = Literal["auto", "cpu", "cuda"]
 PLACES = Sequence[Place]
 READ: dict[Any, Any] = {  # type → what the command line reads
-    Place: Path, StreamPlace: Path, str | Path: Path, PLACES: list[Path], Names: list[str], Settings: list[str],
-    Data: str, Counts: str, Table: Path | None, int | str: str, str | Sequence[str]: str,
+    Place: Path, StreamPlace: Path, str | Path: Path, PLACES: list[Path], StreamPlaces: list[Path],
+    Evaluated: list[Path], Names: list[str], Settings: list[str], Data: str, Counts: str, Table: Path | None,
+    int | str: str, str | Sequence[str]: str,
 }  # fmt: skip
 LISTS = (list[str], list[Path])
 FLAGS = {"start": "--from", "settings": "--set", "oracle": "--oracle/--no-oracle"}  # of other names
@@ -50,10 +51,10 @@ include_tests: Learn from test images and their uploaders, too; it is recorded.
 """
 COMPLETED: dict[str, Any] = {"until": "stages", "start": "stages", "recipe": "recipes", "settings": config_keys}
 LIMITS: dict[str, tuple[float, float | None]] = {  # parameter → smallest, largest
-    "max_minutes": (0, None), "max_usd": (0, None), "older_than": (0, None), "port": (0, 65535), "hours": (0, 168),
-    "copy_bits": (0, 16), "again": (0, None), "bucket": (0, None),
-    "probe_every": (1, None), "split": (0, None), "evaluate": (1, None), "test_size": (1, None), "size": (4, 512),
-    "val_share": (0, 0.9), "test_share": (0, 0.99),
+    "again": (0, None), "bucket": (0, None), "copy_bits": (0, 16), "cost_error": (0, None), "cost_retrain": (0, None),
+    "evaluate": (1, None), "hours": (0, 168), "max_minutes": (0, None), "max_usd": (0, None), "older_than": (0, None),
+    "port": (0, 65535), "probe_every": (1, None), "size": (4, 512), "split": (0, None), "test_share": (0, 0.99),
+    "test_size": (1, None), "val_share": (0, 0.9),
 }  # fmt: skip
 
 

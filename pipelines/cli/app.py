@@ -28,18 +28,12 @@ from driftline.curate.core.errors import (
 from driftline.curate.core.outside.secrets import without_secrets
 from driftline.curate.core.system.calls import collect_rarely
 from driftline.pipelines.cli.action import ACTIONS
-from driftline.pipelines.cli.age import age_app
 from driftline.pipelines.cli.common import OUTPUT, Quiet, Verbose, set_output
-from driftline.pipelines.cli.doctor import doctor_app
-from driftline.pipelines.cli.eval import eval_app
 from driftline.pipelines.cli.help import EXAMPLE, PlainGroup
 from driftline.pipelines.cli.imports import add_plugins, import_app
-from driftline.pipelines.cli.listing import list_app
 from driftline.pipelines.cli.makers import stream_app
-from driftline.pipelines.cli.report import report_app
-from driftline.pipelines.cli.reproduce import reproduce_app
 from driftline.pipelines.cli.usage import usage_text
-from driftline.pipelines.commands import build, keep, people, release, share, sources, streams  # noqa: F401
+from driftline.pipelines.commands import build, evaluate, keep, people, release, report, share, sources, start, streams  # noqa: F401
 from driftline.pipelines.commands.models import models_app
 
 LONGEST = 3000  # characters of a message
@@ -83,13 +77,7 @@ def options(
 app.add_typer(ACTIONS)
 stream_app.add_typer(import_app)
 app.add_typer(stream_app, name="stream", rich_help_panel="Stream")
-app.add_typer(eval_app)
-app.add_typer(report_app)
-app.add_typer(reproduce_app)
-app.add_typer(age_app)
-app.add_typer(doctor_app)
 app.add_typer(models_app, name="models", rich_help_panel="Start")
-app.add_typer(list_app)
 
 
 def called(words: Sequence[str], part: typer.Typer = app) -> typer.Typer:

@@ -7,12 +7,10 @@ import json
 import shlex
 import sys
 import webbrowser
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -30,21 +28,6 @@ if TYPE_CHECKING:
 NEXT = "Next: driftline "
 
 
-def option(flag: str, metavar: str | None, text: str, **more: Any) -> Any:
-    """An option of a command. metavar: None for flags and choices. more: of `typer.Option`."""
-    return typer.Option(flag, metavar=metavar, help=text, **more)
-
-
-Device = Literal["auto", "cpu", "cuda"]
-Engine = Annotated[
-    EngineName, option("--engine", None, "ray: the cluster of RAY_ADDRESS, or this machine; slurm: one job a task.")
-]
-Workers = Annotated[str, option("--workers", "N|auto", "Processes; auto: DRIFTLINE_WORKERS, else one for each core.")]
-IncludeTests = Annotated[
-    bool, option("--include-tests", None, "Learn from test images and their uploaders, too; it is recorded.")
-]
-
-
 def config_keys(incomplete: str) -> list[str]:
     from driftline.curate.core.settings import Section, keys_of
     from driftline.pipelines.config.schema import Config
@@ -52,26 +35,6 @@ def config_keys(incomplete: str) -> list[str]:
     sections = {name: kind for name, field in keys_of(Config).items() if isinstance(kind := field.annotation, type)}
     keys = [f"{name}.{key}=" for name, kind in sections.items() if issubclass(kind, Section) for key in keys_of(kind)]
     return [key for key in keys if key.startswith(incomplete)]
-
-
-Sets = Annotated[
-    list[str] | None,
-    option(
-        "--set",
-        "KEY=VALUE",
-        "Value of a setting, as in release.per_class=50; driftline.yaml lists all. Repeatable.",
-        autocompletion=config_keys,
-    ),
-]
-Plugins = Annotated[
-    list[str] | None, option("--plugin", "MODULE:NAME", "Your own protocol, where rows are of it. Repeatable.")
-]
-Streams = Annotated[
-    list[Path] | None,
-    option("--stream", "STREAM", "An evaluated stream: adds its names, dates and images. Repeatable."),
-]
-RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A run folder (it holds driftline.yaml).")]
-Runs = Annotated[list[Path], typer.Argument(metavar="RUNS…", help="Folders with rows of driftline eval.")]
 
 
 @dataclass
@@ -93,7 +56,7 @@ class Output:
 OUTPUT = Output()
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors, no progress.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also print every event of the log.")]
-Json = Annotated[bool, option("--json", None, "Print one JSON document on stdout and nothing else.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else.")]
 COMMON = {"json_": Json, "quiet_": Quiet, "verbose_": Verbose}  # options of every command
 
 
@@ -110,28 +73,15 @@ def group_app(about: str, example: str) -> typer.Typer:
     return typer.Typer(cls=PlainGroup, no_args_is_help=True, help=text, rich_markup_mode=None)
 
 
-def command(
-    group: typer.Typer, name: str, example: str, panel: Panel | None = None, needs: Mapping[str, str] | None = None
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register a command. Its docstring and an example are its help; the first paragraph is its summary in lists.
-
-    example: lines of at most 76 characters, which are not wrapped. panel: heading of the command in the help of
-    driftline itself. needs: options, separated by spaces, that are refused without another one → that one.
-    """
-
-    def register(function: Callable[..., None]) -> Callable[..., None]:
-        own = inspect.signature(function, eval_str=True).parameters.values()
-        add_command(group, name, example, panel, needs or {}, inspect.cleandoc(function.__doc__ or ""), own, function)
-        return function
-
-    return register
-
-
 def add_command(
     group: typer.Typer, name: str, example: str, panel: Panel | None, needs: Mapping[str, str], text: str,
     parameters: Iterable[inspect.Parameter], function: Callable[..., None],
 ) -> None:  # fmt: skip
-    """The same of a text and parameters, which may be others than those of the function."""
+    """Register a command. The first paragraph of `text` is its summary in lists.
+
+    example: lines of at most 76 characters, which are not wrapped. panel: heading of the command in the help of
+    driftline itself. needs: options, separated by spaces, that are refused without another one → that one.
+    """
 
     def run(*, quiet_: bool, verbose_: bool, json_: bool, context_: typer.Context, **values: Any) -> None:
         set_output(OUTPUT.quiet or quiet_, OUTPUT.verbose or verbose_)
@@ -170,25 +120,8 @@ def _refuse_alone(ctx: typer.Context, needs: Mapping[str, str]) -> None:
                 raise BadConfig(f"{name} was given without {needed}.", f"Expected both, or no {name}.")
 
 
-_CAUGHT: ContextVar[list[Any] | None] = ContextVar("caught", default=None)
-
-
-@contextmanager
-def shown_by() -> Iterator[list[Any]]:
-    """The documents that commands show while this lasts, in place of printing them."""
-    documents: list[Any] = []
-    token = _CAUGHT.set(documents)
-    try:
-        yield documents
-    finally:
-        _CAUGHT.reset(token)
-
-
 def show(document: Any, text: str) -> None:
     """Print the result of a command: one JSON document, or text for people; with -q without its `next_step`."""
-    if (caught := _CAUGHT.get()) is not None:
-        caught.append(document)
-        return
     OUTPUT.shown = True
     lines = text.split("\n")
     lines = [line for line in lines if not line.startswith(NEXT)] if OUTPUT.quiet else lines
@@ -223,11 +156,6 @@ def counts_text(counts: dict[str, dict[str, int]], out: Path) -> str:
     return "\n".join(
         f"{name}: {', '.join(f'{v:,} {k}' for k, v in count.items())} in {out / name}" for name, count in counts.items()
     )
-
-
-def comma_separated(text: str) -> list[str]:
-    """The names of an option that takes several, in order."""
-    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def executor_of(engine: EngineName, workers: int | str, automatic: int | None = None) -> Executor:

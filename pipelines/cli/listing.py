@@ -1,19 +1,14 @@
-"""`driftline list`: what is registered, with where it comes from; and shell completion of registered names."""
+"""What is registered, with where it comes from; and shell completion of registered names."""
 
 from __future__ import annotations
 
 import shutil
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, cast
+from typing import Any, cast
 
-import typer
-
-from driftline.curate.core.errors import BadConfig, BadPlugin, explained
+from driftline.curate.core.errors import BadPlugin, explained
 from driftline.curate.core.registry import HOME, Registry
-from driftline.pipelines.cli.common import command, show
-
-list_app = typer.Typer()
 
 KINDS: dict[str, tuple[str, str]] = {  # kind → (registry, where its names are used)
     "sources": ("driftline.curate.sources:SOURCES", "collection.source in driftline.yaml"),
@@ -65,55 +60,8 @@ def completion(kind: str) -> Callable[[str], list[str]]:
     return names
 
 
-def named(flag: str, kind: str, what: str, **more: Any) -> Any:
-    """An option for registered names of one kind: its help says where they are listed, the shell completes them."""
-    more = {"metavar": "NAME", **more}
-    kinds = f"{kind}, {more.pop('also')}" if "also" in more else kind
-    return typer.Option(flag, help=f"{what} (driftline list {kinds}).", autocompletion=completion(kind), **more)
-
-
-@command(list_app, "list", "driftline list learners", panel="Start")
-def list_(
-    kind: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="KIND", help="Default: the kinds; or models.", autocompletion=lambda: [*KINDS, "models"]
-        ),
-    ] = None,
-    protocol: Annotated[
-        str | None,
-        typer.Option(
-            "--protocol",
-            metavar="NAME",
-            help="learners: only those that run under it.",
-            autocompletion=completion("protocols"),
-        ),
-    ] = None,
-) -> None:
-    """List what is registered, and which package it is from.
-
-    Learners stand in families: by what they need to see at once. A broken entry of an installed package is listed with
-    the reason; the others work.
-    """
-    if kind == "models":
-        list_models()
-        return
-    if kind is None:
-        document = [{"name": name, "summary": used, "target": target} for name, (target, used) in KINDS.items()]
-        show(document, columns([(e["name"], e["summary"]) for e in document]))
-        return
-    if protocol is not None and kind != "learners":
-        raise BadConfig(f"--protocol was given for {kind}.", "Expected it for learners only.")
-    rows = list_registered(kind)
-    if kind == "learners":
-        rows = _with_families(rows, protocol)
-        show(rows, _by_family(rows))
-        return
-    show(rows, columns([(e["name"], e["summary"], e["origin"]) for e in rows]))
-
-
-def list_models() -> None:
-    """Print the well-known models that embed photos, the built-in one first."""
+def list_models() -> tuple[list[dict[str, Any]], str]:
+    """The well-known models that embed photos, the built-in one first."""
     from driftline.curate.encoders.weights import KNOWN, is_here
     from driftline.pipelines.stages.embed import BUILT_IN
 
@@ -145,10 +93,10 @@ def list_models() -> None:
         for row in rows
     ]
     more = "Download: driftline models get NAME. Of your own photos: models train."
-    show(rows, f"{columns(table)}\n{more}")
+    return rows, f"{columns(table)}\n{more}"
 
 
-def _with_families(rows: list[dict[str, str]], protocol: str | None) -> list[dict[str, str]]:
+def with_families(rows: list[dict[str, str]], protocol: str | None) -> list[dict[str, str]]:
     """The rows with the family of each learner; only those that run under the protocol. Raises UnknownName."""
     from driftline.eval.learner import Needs
 
@@ -163,7 +111,7 @@ def _with_families(rows: list[dict[str, str]], protocol: str | None) -> list[dic
     return matching
 
 
-def _by_family(rows: Sequence[Mapping[str, str]]) -> str:
+def by_family(rows: Sequence[Mapping[str, str]]) -> str:
     parts = []
     for family in FAMILIES.values():
         members = [(row["name"], row["summary"], row["origin"]) for row in rows if row["family"] == family]

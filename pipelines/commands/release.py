@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from driftline.pipelines.cli.common import admit, counts_text
 from driftline.pipelines.cli.listing import completion
 from driftline.pipelines.cli.out import guarded_out
 from driftline.pipelines.cli.publishing import check_target, publish
-from driftline.pipelines.kinds import Names, Place, path_of, several
+from driftline.pipelines.kinds import Names, Place, StreamPlaces, path_of, several, streams_of
 
 Answer = dict[str, Any]
 NO_UPLOADERS = "Uploaders are not known here: p and intervals count every sample alone. Give --stream."
@@ -126,7 +125,7 @@ def audit(path: Place, *, out: Place | None = None, copy_bits: int = 4) -> Shown
 
 @action("driftline compare photos-v1 photos-v2", "Release")
 def compare(
-    a: Place, b: Place, *, out: Place | None = None, stream: Sequence[Place] = (), title: str = "", plugin: Names = ()
+    a: Place, b: Place, *, out: Place | None = None, stream: StreamPlaces = (), title: str = "", plugin: Names = ()
 ) -> Shown[Answer]:
     """Compare two versions of a release, or two sets of runs.
 
@@ -150,11 +149,10 @@ def compare(
             raise BadConfig(options_given, "Expected them with rows only.")
         return _compared_releases(first, second)
     from driftline.eval.reporting.two_runs import two_runs, what_differs
-    from driftline.stream_builder.stream import Stream
 
     place = guarded_out(path_of(out or "comparison"), "report")
     admit(several(plugin))
-    page, differences = two_runs([first, second], place, [Stream.load(path_of(one)) for one in stream], title)
+    page, differences = two_runs([first, second], place, streams_of(stream), title)
     lines = [", ".join(filter(None, (f"  {e['learner']}: {_shares(e)}", what_differs(e)))) for e in differences]
     lines += [NO_UPLOADERS] if any(e["uploaders"] == "not known" for e in differences) else []
     document = {"out": str(place), "report": str(page), "differences": differences}

@@ -262,7 +262,7 @@ class TestEncoders:
         self, texts: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         from driftline.pipelines.cli.encoding import papers_encoder
-        from driftline.pipelines.cli.eval import evaluate as eval_command
+        from driftline.pipelines.commands.evaluate import evaluate_all
 
         log = RunLog()
         monkeypatch.setattr("driftline.curate.encoders.weights.is_here", lambda *_: False)
@@ -273,9 +273,9 @@ class TestEncoders:
         assert papers_encoder("cglm", [texts], log) is None
         assert papers_encoder("ocrr", [encode(texts, Ngrams("64"), "ngrams:64")], log) is None
         monkeypatch.setitem(TEXT_ENCODERS, "ocrr", "ngrams:16")
-        more: Any = {"preset": "ocrr", "sets": ["held_out=1"], "device": "cpu", "as_json": True}
-        eval_command([tmp_path / "S"], ["ocrr"], ["static-knn"], tmp_path / "runs", **more)
-        assert '"name": "intent, ngrams:16"' in capsys.readouterr().out
+        more: Any = {"preset": "ocrr", "settings": ["held_out=1"], "device": "cpu", "out": tmp_path / "runs"}
+        (document,) = evaluate_all([tmp_path / "S"], protocol="ocrr", learners="static-knn", **more)
+        assert document["stream"]["name"] == "intent, ngrams:16"
 
     def test_learners_of_vectors_say_that_texts_must_be_encoded(self, texts: Stream) -> None:
         found = evaluate(texts, "ocrr", ["substrate"], settings={"held_out": 1})

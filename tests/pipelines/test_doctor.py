@@ -13,7 +13,7 @@ def test_it_examines_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     found = document("doctor")
     assert found["packages"]["numpy"] == numpy.__version__
     assert found["kernel"] == kind()
-    monkeypatch.setattr("driftline.pipelines.cli.doctor._version", lambda package: None)
+    monkeypatch.setattr("driftline.pipelines.commands.start._version", lambda package: None)
     poor = inside("doctor").stdout
     assert "missing       torch, " in poor
     assert "kernel        None" in poor

@@ -1,43 +1,33 @@
-"""`driftline eval`: learners on streams → rows."""
+"""`driftline eval` and `dl.evaluate`: learners on streams → rows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
 from driftline.curate.core.errors import BadConfig, DriftlineError, IncompatibleStream
-from driftline.curate.core.executor import Engine as EngineName
-from driftline.curate.core.executor import Executor
+from driftline.curate.core.executor import Engine, Executor
 from driftline.curate.core.executor.local import default_workers, visible_gpus
-from driftline.pipelines.cli.common import (
-    Device,
-    command,
-    executor_of,
-    log_of,
-    next_step,
-    option,
-    show,
-)
+from driftline.pipelines.cli.action import Device, Shown, action
+from driftline.pipelines.cli.common import executor_of, log_of, next_step
 from driftline.pipelines.cli.encoding import encoded_all, papers_encoder
-from driftline.pipelines.cli.listing import named
 from driftline.pipelines.cli.out import guarded_out
-from driftline.pipelines.kinds import several
+from driftline.pipelines.kinds import Names, Place, Settings, changes_of, path_of, places_of, several
 
 if TYPE_CHECKING:
     from driftline.curate.core.run_log import RunLog
     from driftline.eval.experiment.settings import Inapplicable
+    from driftline.eval.results import Results
     from driftline.eval.run import Workload
     from driftline.stream_builder.stream import Stream
 
-eval_app = typer.Typer()
-
 NAMED = 6  # learners that a line names
 FEW_RUNS = 24  # fewer are done in one process: another one takes seconds to start
+EVAL = "driftline eval stream --protocol clear-iid --learners er,nap \\\n    --seeds 0-4 --out runs"
 
 
 def _keys(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -54,102 +44,41 @@ def _keys(ctx: typer.Context, incomplete: str) -> list[str]:
     return [f"{key}=" for key in keys if key.startswith(incomplete)]
 
 
-what = partial(named, rich_help_panel="Learners and protocols")
-how = partial(typer.Option, rich_help_panel="Learners and protocols")
-place = partial(typer.Option, rich_help_panel="Processes")
-
-Streams = Annotated[list[Path], typer.Argument(metavar="STREAM…", help="Streams, or folders with draws of one stream.")]
-Protocols = Annotated[list[str], what("--protocol", "protocols", "Names, or all", metavar="NAME,…")]
-Learners = Annotated[
-    list[str],
-    what(
-        "--learners",
-        "learners",
-        "Names, also as er(memory=500) or package.module:Name; sets; all",
-        also="learner-sets",
-        metavar="NAME,…",
-    ),
-]
-RowFolder = Annotated[Path, option("--out", "RUNS", "Folder for rows; finished runs in it are not repeated.")]
-Reuse = Annotated[
-    Literal["same", "any"], option("--reuse", None, "Finished runs: by the same code, or any (its rows are marked).")
-]
-Seeds = Annotated[
-    str | None, how("--seeds", metavar="N-N", help="0-4 or 0,2,5 (default: 0; of a folder with draws, all of them).")
-]
-Preset = Annotated[str | None, what("--preset", "presets", "Hyper-parameters of a paper; --set overrides them")]
-Settings = Annotated[
-    list[str] | None,
-    how(
-        "--set",
-        metavar="KEY=VALUE",
-        help="A setting of the protocol and of all learners that have it, but in their names; er.memory=500: of one. "
-        "Several values of a protocol's setting (policy=oracle, policy=random_10) run one after the other. Repeatable.",
-        autocompletion=_keys,
-    ),
-]
-Tune = Annotated[
-    list[str] | None,
-    how(
-        "--tune",
-        metavar="KEY=V,V",
-        help="Candidate values; each learner selects one on the first step, under near-future on a prefix. Repeatable.",
-    ),
-]
-Encoders = Annotated[
-    list[str] | None,
-    what(
-        "--encoder",
-        "encoders",
-        "Encode texts or images with each, as in ngrams:2048 or sentence:DIR",
-        metavar="[NAME=]SPEC",
-    ),
-]
-CONTROL = "Runs with times permuted: nothing can age (default: 20 of closed forms, if they take a minute; 0: none)."
-Control = Annotated[int | None, how("--control", metavar="N", help=CONTROL)]
-EqualData = Annotated[
-    bool, how("--equal-data", help="Also models that all learn the newest n samples, n those of the least step.")
-]
-Workers = Annotated[
-    str,
-    place(
-        "--workers",
-        metavar="N|auto",
-        help=f"Parallel runs; auto: 1 below {FEW_RUNS} runs, else DRIFTLINE_WORKERS, or one for each core or GPU.",
-    ),
-]
-Engine = Annotated[
-    EngineName, place("--engine", help="ray: the cluster of RAY_ADDRESS, or this machine; slurm: one job a task.")
-]
+COMPLETES = {
+    "protocol": "protocols", "learners": "learners", "preset": "presets", "settings": _keys, "encoder": "encoders",
+}  # fmt: skip
 
 
-@command(
-    eval_app,
-    "eval",
-    "driftline eval stream --protocol clear-iid --learners er,nap \\\n    --seeds 0-4 --out runs",
-    panel="Evaluate",
-)
-def evaluate(
-    paths: Streams,
-    protocol: Protocols,
-    learners: Learners,
-    out: RowFolder,
-    seeds: Seeds = None,
-    preset: Preset = None,
-    sets: Settings = None,
-    tune: Tune = None,
-    encoders: Encoders = None,
-    reuse: Reuse = "same",
-    control: Control = None,
-    equal_data: EqualData = False,
-    device: Annotated[Device, place("--device", help="For learners with a network.")] = "auto",
-    workers: Workers = "auto",
-    engine: Engine = "local",
-) -> None:
+@action(EVAL, "Evaluate", name="eval", completes=COMPLETES)
+def evaluate_all(
+    streams: Sequence[Place], *, protocol: Names, learners: Names, out: Place, seeds: str | None = None,
+    preset: str | None = None, settings: Settings = (), tune: Names = (), encoder: Names = (),
+    reuse: Literal["same", "any"] = "same", control: int | None = None, equal_data: bool = False,
+    device: Device = "auto", workers: int | str = "auto", engine: Engine = "local",
+) -> Shown[list[dict[str, Any]]]:  # fmt: skip
     """Evaluate learners on one or more streams.
 
     With several protocols or streams, --json prints a list of documents. Options that take names take several: with
     commas, or repeated.
+
+    streams STREAM…: Streams, or folders with draws of one stream.
+    protocol NAME,…: Names, or all (driftline list protocols).
+    learners NAME,…: Names, also as er(memory=500) or package.module:Name; sets; all (driftline list learners,
+        learner-sets).
+    out RUNS: Folder for rows; finished runs in it are not repeated.
+    seeds N-N: 0-4 or 0,2,5 (default: 0; of a folder with draws, all of them).
+    preset NAME: Hyper-parameters of a paper; --set overrides them (driftline list presets).
+    settings KEY=VALUE: A setting of the protocol and of all learners that have it, but in their names; er.memory=500:
+        of one. Several values of a protocol's setting (policy=oracle, policy=random_10) run one after the other.
+        Repeatable.
+    tune KEY=V,V: Candidate values; each learner selects one on the first step, under near-future on a prefix.
+        Repeatable.
+    encoder [NAME=]SPEC: Encode texts or images with each, as in ngrams:2048 or sentence:DIR (driftline list encoders).
+    reuse: Finished runs: by the same code, or any (its rows are marked).
+    control N: Runs with times permuted: nothing can age (default: 20 of closed forms, if they take a minute; 0: none).
+    equal_data: Also models that all learn the newest n samples, n those of the least step.
+    device: For learners with a network.
+    workers N|auto: Parallel runs; auto: 1 below 24 runs, else DRIFTLINE_WORKERS, or one for each core or GPU.
     """
     from driftline.eval.control import check_draws
     from driftline.eval.experiment.learner_sets import expand, split
@@ -161,50 +90,46 @@ def evaluate(
     from driftline.eval.training import sgd_learner
     from driftline.stream_builder.stream import Stream
 
-    guarded_out(out, "rows")
+    folder, paths = guarded_out(path_of(out), "rows"), places_of(streams)
     check_draws(control)
     draws = {path: folders for path in paths if (folders := _draws(path, seeds))}
-    streams = {path: Stream.load(path) for path in paths if path not in draws}
-    for folder in [*streams, *(drawn for folders in draws.values() for drawn in folders.values())]:
-        Stream.load(folder).verify_once(folder)
-    chosen = expand(split(",".join(learners)), list(LEARNERS))
+    loaded = {path: Stream.load(path) for path in paths if path not in draws}
+    for place in [*loaded, *(drawn for folders in draws.values() for drawn in folders.values())]:
+        Stream.load(place).verify_once(place)
+    chosen = expand(split(learners if isinstance(learners, str) else ",".join(learners)), list(LEARNERS))
     specs = [spec_of(name) for name in chosen]
-    kinds = {_name(spec.name): spec.kind for spec in specs}
-    protocols = several(protocol)
-    protocols = list(PROTOCOLS) if "all" in protocols else protocols
+    protocols = list(PROTOCOLS) if "all" in several(protocol) else several(protocol)
     device_name = sgd_learner.place(device)
     numbers = seeds_of(seeds or "0")
-    few = len(chosen) * len(numbers) < FEW_RUNS
-    best = 1 if few else default_workers() if device_name == "cpu" else max(1, len(visible_gpus()))
-    settings: dict[str, Any] = {
+    best = default_workers() if device_name == "cpu" else max(1, len(visible_gpus()))
+    best = 1 if len(chosen) * len(numbers) < FEW_RUNS else best
+    own: dict[str, Any] = {
         f"{_name(spec.name)}.device": device_name
         for spec in specs
         if "device" in spec.settings and "device" not in spec.with_name
-    }
-    settings |= _sets(sets or (), protocols)
-    run_log = log_of(out / "log.jsonl")
-    same = run_log, preset or "", reuse, control, equal_data
-    work = _Work(numbers, settings, out, _grid(tune or ()), executor_of(engine, workers, best), *same)
-    tasks = [(path, chosen) for path in paths]
-    encoders = encoders or papers_encoder(preset, streams.values(), run_log)
+    } | _sets(changes_of(settings), protocols)
+    run_log = log_of(folder / "log.jsonl")
+    grid, executor = _grid([tune] if isinstance(tune, str) else tune), executor_of(engine, workers, best)
+    work = _Work(numbers, own, folder, grid, executor, run_log, preset or "", reuse, control, equal_data)
+    tasks, parts = [(path, chosen) for path in paths], []
+    encoders = several(encoder) or papers_encoder(preset, loaded.values(), run_log)
     if encoders is not None and draws:
         raise BadConfig(f"--encoder is given and {next(iter(draws))} has draws.", "Expected single streams.")
     if encoders is not None:
-        readers = [name for name in chosen if kinds[_name(name)].needs.texts]
+        readers = [spec.name for spec in specs if spec.kind.needs.texts]
         others = [name for name in chosen if name not in readers]
-        encoded = encoded_all(streams.values(), several(encoders), out, device, run_log) if others else []
+        encoded = encoded_all(loaded.values(), encoders, folder, device, run_log) if others else []
         tasks = [(path, readers) for path in paths if readers] + [(path, others) for path in encoded]
-    parts = []
     for path, names in tasks:
         folders = draws.get(path, {})
-        stream = streams.get(path) or Stream.load(next(iter(folders.values()), path))
+        stream = loaded.get(path) or Stream.load(next(iter(folders.values()), path))
         parts += [work.part(name, path, names, stream, folders, len(protocols) * len(paths) == 1) for name in protocols]
     documents = work.documents(parts)
-    following = next_step("report", out, "--out", "report") if any(d["results"] for d in documents) else ""
-    lines = [*map(scores_text, documents), following]
-    show(documents[0] if len(documents) == 1 else documents, "\n".join(lines).rstrip())
-    if not following:
-        raise DriftlineError("No learner finished.", " ".join(s["because"] for d in documents for s in d["skipped"]))
+    following = next_step("report", folder, "--out", "report") if any(d["results"] for d in documents) else ""
+    text = "\n".join([*map(scores_text, documents), following]).rstrip()
+    why = " ".join(s["because"] for d in documents for s in d["skipped"])
+    problem = None if following else DriftlineError("No learner finished.", why)
+    return Shown(documents, text, documents[0] if len(documents) == 1 else documents, problem)
 
 
 @dataclass(frozen=True)
@@ -387,3 +312,68 @@ def _estimate(name: str, planned: Workload, workers: int) -> str:
     duration = f"{wall / 3600:.1f} h" if wall > 5400 else f"{wall / 60:.0f} min" if wall > 90 else f"{wall:.0f} s"
     estimate = f"about {duration} of training on {workers} workers" if wall or not unknown else ""
     return ", ".join([text, "; ".join(filter(None, (estimate, of_unknown)))]) if left else text
+
+
+def evaluate(
+    stream: str | Path | Stream,
+    protocol: Any,
+    learners: Any,
+    seeds: int | Sequence[int] = 1,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    preset: str = "",
+    tune: Mapping[str, Sequence[Any]] | None = None,
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+    workers: int = 1,
+    engine: Literal["local", "ray", "slurm"] = "local",
+    out: str | Path | None = None,
+    reuse: Literal["same", "any"] = "same",
+    control: int | None = None,
+    equal_data: bool = False,
+) -> Results:
+    """Run every learner with every seed.
+
+    stream: a stream, its folder, or a folder with draws of one stream, each of which is evaluated with its own seed.
+    protocol: a name, `package.module:Name`, a class or an instance. learners: one or several: names, also as
+    `er(memory=500)`, learners, scikit-learn classifiers. seeds: their number, or each of them. settings: of the
+    protocol and of all learners that have such a setting; `{"er.memory": 500}`: of one. preset: a paper's settings.
+    tune: setting → candidates. device: for learners with a network. workers, engine: runs side by side, of a stream's
+    folder and with `out`. out: folder for rows; finished runs in it are not repeated. reuse: "any" takes them whatever
+    their code. control: runs with times permuted, in which nothing can age (default: 20 of closed forms, if they take
+    at most a minute; 0: none). equal_data: also models that all learn equally many newest samples. Shows progress on
+    stderr. A learner that cannot run or crashes is a warning, and a row of `frame()`.
+    Raises IncompatibleStream and BadConfig before any work.
+    """
+    import warnings
+
+    from driftline.curate.core.executor import Executor
+    from driftline.curate.core.run_log import RunLog
+    from driftline.eval import run
+    from driftline.eval.control import check_draws, controlled
+    from driftline.eval.experiment.inputs import numbers_of, several
+    from driftline.eval.experiment.learner_spec import spec_of
+    from driftline.eval.training.sgd_learner import place
+
+    check_draws(control)
+    chosen = several(learners)
+    specs = [spec_of(one) for one in chosen]
+    where = place(device)
+    mine = [spec for spec in specs if "device" in spec.settings and spec.instance is None]
+    own = [spec.name.partition("(")[0] for spec in mine if "device" not in spec.with_name]
+    of_device = {f"{name}.device": where for name in own}
+    more: dict[str, Any] = {"out": out, "preset": preset, "tune": tune, "reuse": reuse}
+    more["executor"] = Executor(engine, workers) if workers > 1 or engine != "local" else None
+    settings = {**of_device, **(settings or {})}
+    folder = Path(stream) if isinstance(stream, str | Path) else None
+    draws = run.draws_of(folder) if folder is not None and not (folder / "stream.json").is_file() else {}
+    of_plan: Any = (settings, None if out is None else Path(out), tune, preset, reuse)
+    planned = run.plan(draws or stream, protocol, chosen, numbers_of(seeds), *of_plan)
+    log = RunLog()
+    with log.progress("evaluate", planned.runs - planned.finished, "runs") as more["progress"]:
+        results = run.evaluate(draws or stream, protocol, chosen, seeds, settings, **more)
+    asked: dict[str, Any] = {"control": control, "equal_data": equal_data, "log": log, "stream_folder": folder}
+    asked |= {key: more[key] for key in ("preset", "reuse", "executor")}
+    controlled(results, chosen, settings, out, **asked)
+    for entry in results["skipped"]:
+        warnings.warn(f"{entry['learner']} was skipped: {entry['because']}", stacklevel=2)
+    return results

@@ -1,1 +1,0 @@
-"""The functions of `import driftline as dl`: commands (`runs`), streams, evaluation and reports (`streams`)."""
