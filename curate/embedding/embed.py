@@ -27,8 +27,7 @@ from driftline.curate.core.executor.local import ahead, children
 from driftline.curate.core.executor.torch_threads import one_thread
 from driftline.curate.core.outside.images import read_rgb
 from driftline.curate.core.run_log import RunLog
-from driftline.curate.embedding.features import filled
-from driftline.curate.embedding.reuse import encoder_name, keep_looks, stored_looks, with_stored
+from driftline.curate.embedding.features import encoder_name, filled, keep_looks, stored_looks, with_stored
 from driftline.curate.encoders import Encoder, EncoderSpec
 from driftline.curate.images.near_duplicates import perceptual_hashes, thumbnail
 from driftline.curate.images.shards import reader_of

@@ -14,7 +14,7 @@ from driftline.pipelines.cli.common import log_of
 if TYPE_CHECKING:
     from driftline.curate.pretrain import Recipe
     from driftline.curate.pretrain.gather import ImageArray
-    from driftline.curate.pretrain.probe import Probe
+    from driftline.curate.pretrain.train import Probe
 
 
 def train_encoder(
@@ -115,7 +115,7 @@ def _of_stream(place: Path, bucket: int, room: int, include_tests: bool) -> Imag
 def _probe(place: Path, room: int) -> Probe:
     import numpy as np
 
-    from driftline.curate.pretrain.probe import Probe
+    from driftline.curate.pretrain.train import Probe
     from driftline.stream_builder.stream import Stream
 
     stream = Stream.load(place)

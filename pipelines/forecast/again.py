@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from driftline.curate.embedding.reuse import encoder_name
+from driftline.curate.embedding.features import encoder_name
 from driftline.curate.fetch.address_guard import mostly_private
 from driftline.curate.fetch.job import rules_of
 from driftline.curate.store.database import open_store

@@ -25,8 +25,7 @@ from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import time_order
 from driftline.curate.pretrain import RECIPES
 from driftline.curate.pretrain.gather import ImageArray, fit_image
-from driftline.curate.pretrain.probe import Probe
-from driftline.curate.pretrain.train import pretrain
+from driftline.curate.pretrain.train import Probe, pretrain
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.run import evaluate
 from driftline.pipelines.cli.encoding import encoded_at

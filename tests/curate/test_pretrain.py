@@ -21,8 +21,7 @@ from driftline.curate.encoders.network import MEAN, STD
 from driftline.curate.pretrain import RECIPES, Recipe
 from driftline.curate.pretrain.gather import ImageArray, gather
 from driftline.curate.pretrain.moco import Moco
-from driftline.curate.pretrain.probe import Probe, vote
-from driftline.curate.pretrain.train import STATE, WEIGHTS, ProcessGroup, Training, pretrain
+from driftline.curate.pretrain.train import STATE, WEIGHTS, Probe, ProcessGroup, Training, pretrain, vote
 from driftline.curate.pretrain.views import (
     draw_views,
     full_views,

@@ -14,7 +14,7 @@ from driftline.curate.core.outside.s3 import S3
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.settings import keys_of
 from driftline.curate.core.system.own_code import codes_of
-from driftline.curate.embedding.reuse import encoder_name
+from driftline.curate.embedding.features import encoder_name
 from driftline.curate.encoders import ENCODERS
 from driftline.curate.fetch.settings import FetchSettings
 from driftline.curate.release.settings import FeatureSettings
