@@ -57,7 +57,7 @@ def is_nothing(column: pa.ChunkedArray, words: Collection[str] = NOTHING) -> pa.
     if column.type not in TEXTS:
         return column.is_null()
     plain = pc.utf8_lower(pc.utf8_trim_whitespace(column))
-    return pc.fill_null(pc.is_in(plain, pa.array(list(words), column.type)), True)
+    return pc.or_(column.is_null(), pc.is_in(plain, pa.array(list(words), column.type)))
 
 
 def text(column: pa.ChunkedArray, name: str, words: Collection[str] = NOTHING, row: int = 1) -> pa.ChunkedArray:

@@ -14,7 +14,7 @@ from driftline.curate.metadata.column_mapping import records_of, survey
 from driftline.curate.metadata.columns import COLUMNS, NOT_FROM_TABLE, check_names
 from driftline.pipelines.config import presets
 from driftline.pipelines.config.loader import check
-from driftline.stream_builder.builders.table import table_of
+from driftline.stream_builder.importers.dated import table_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -166,22 +166,22 @@ def _times(time: Array, label_time: Array | None, what: str) -> dict[str, npt.ND
     """The arrays in seconds: time and, if there is one, label_time."""
     import pyarrow as pa
 
-    from driftline.stream_builder.importers.dated import label_times, seconds_of_column, times_of
+    from driftline.stream_builder.importers.dated import label_times, times_of
 
     def row_of(row: int) -> str:
         return f"{what}, index {row}"
 
-    def column(array: Array) -> tuple[pa.ChunkedArray, bool]:
-        """The values, and False if they are of several kinds and had to become texts."""
+    def column(array: Array) -> pa.ChunkedArray:
+        """The values; as texts if they are of several kinds."""
         try:
-            return pa.chunked_array([pa.array(array, from_pandas=True)]), True
+            return pa.chunked_array([pa.array(array, from_pandas=True)])
         except (pa.ArrowException, TypeError, ValueError):
-            return pa.chunked_array([[None if value is None else str(value) for value in array.tolist()]]), False
+            return pa.chunked_array([[None if value is None else str(value) for value in array.tolist()]])
 
-    times, of_one_kind = column(time)
-    seconds = {"time": seconds_of_column(times, row_of) if of_one_kind else times_of(time.tolist(), row_of)}
+    times = column(time)
+    seconds = {"time": times_of(times, row_of)}
     if label_time is not None:
-        seconds["label_time"] = label_times(column(label_time)[0], times, seconds["time"], row_of)
+        seconds["label_time"] = label_times(column(label_time), times, seconds["time"], row_of)
     return seconds
 
 

@@ -8,20 +8,26 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv as pacsv
 
-from driftline.curate.core.errors import BadConfig, BadInput, MissingFile, reason
-from driftline.curate.core.frames import arrow_of
+from driftline.curate.core.errors import BadConfig, BadInput, reason
 from driftline.curate.core.outside.arrays import open_array
-from driftline.curate.core.outside.documents import check_encoding
-from driftline.curate.core.outside.tables import read_parquet, readable
 from driftline.stream_builder.builders.time_order import in_time_order, timed_hdf5
-from driftline.stream_builder.importers.dated import column_of, label_times, seconds_of_column, texts_of
+from driftline.stream_builder.importers.dated import (
+    column_of,
+    filled,
+    groups_of,
+    label_times,
+    table_of,
+    texts_of,
+    times_of,
+)
 from driftline.stream_builder.lazy_images import from_download
 from driftline.stream_builder.rows import Rows, labelled
 from driftline.stream_builder.splitting import numbered
 from driftline.stream_builder.stream import Split, Stream
 from driftline.stream_builder.validate import check
+
+TEXTS = ("label", "id", "path", "group", "user")  # columns whose cells stay as they are written
 
 
 def from_table(
@@ -77,8 +83,9 @@ def timed_table(
     size: int = 64,
 ) -> Rows:
     """The samples of a table, as `from_table` has them. columns: role → column, or columns of x."""
-    table, what = table_of(source), str(source) if isinstance(source, str | Path) else "the table"
+    what = str(source) if isinstance(source, str | Path) else "the table"
     asked = {role: column for role, column in (columns or {}).items() if column is not None}
+    table = table_of(source, [asked.get(role, role) for role in TEXTS])
     if not len(table):
         raise BadInput(f"{what} has no rows.", "Expected one a sample.")
     of = Path(what)
@@ -88,7 +95,7 @@ def timed_table(
         return column_of(table, of, own, (role, *usual), f"--{role.replace('_', '-')}")
 
     def texts(name: str) -> list[str]:
-        return texts_of(table[name].to_pylist(), row_of, name)
+        return texts_of(table[name], row_of, name)
 
     def row_of(row: int) -> str:
         return f"{what}, row {row}"
@@ -98,7 +105,7 @@ def timed_table(
 
     y, classes = labelled(texts(column("label")))
     times = table[column("time")]
-    time = seconds_of_column(times, row_of)
+    time = times_of(times, row_of)
     late = label_times(table[column("label_time")], times, time, row_of) if has("label_time") else None
     if len({"x", "path"} & set(asked)) + (features is not None) > 1:
         raise BadConfig("More than one of --x, --features and --path was given.", "Expected one of them.")
@@ -114,31 +121,17 @@ def timed_table(
         x = from_download([(root or of.parent) / file for file in texts(column("path"))], size, of)
     else:
         raise BadInput(f"{what} has no column path.", "Expected one, --x COLUMN or --features FILE.npy.")
-    group = table[column("group", "user")].to_pylist() if has("group", "user") else None
-    group = None if group is None else numbered(np.array(["" if v is None else str(v) for v in group]))
+    name = column("group", "user") if has("group", "user") else None
+    group = None if name is None else numbered(groups_of(table[name], name))
     ids = np.array(texts(column("id")) if has("id") else range(len(y)), np.str_)
     samples = Split(x, y, ids, time, group, label_time=late)
     return Rows(of.stem if isinstance(source, str | Path) else "table", samples, classes)
 
 
-def table_of(source: Any) -> pa.Table:
-    """A file, a data frame, or columns by name, in Arrow's form. Raises MissingFile, BadInput."""
-    if isinstance(source, str | Path):
-        path = Path(source)
-        if not path.is_file():
-            raise MissingFile(f"There is no file {path}.", "Expected a CSV or Parquet table.")
-        with readable(path, "Expected CSV or Parquet."), path.open("rb") as file:
-            check_encoding(file.read(4), path)
-            table = read_parquet(path) if path.suffix == ".parquet" else pacsv.read_csv(path)
-            table.validate(full=True)
-        return table
-    return arrow_of(source)
-
-
 def samples_of(table: pa.Table, columns: Sequence[str], row_of: Any) -> Any:
     """(N,) texts of one column, or (N, D) float32 of columns with numbers or with lists of numbers."""
     if len(columns) == 1 and table[columns[0]].type in (pa.string(), pa.large_string()):
-        return np.array(texts_of(table[columns[0]].to_pylist(), row_of, columns[0]), np.str_)
+        return np.array(filled(table[columns[0]], row_of, columns[0]).to_pylist(), np.str_)
     parts = []
     for name in columns:
         try:

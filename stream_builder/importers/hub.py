@@ -19,6 +19,7 @@ from driftline.curate.core.atomic_io import json_value
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile, reason
 from driftline.curate.core.outside.http import limit_hub
 from driftline.curate.core.outside.tables import BoundedParquet, check_offsets, readable
+from driftline.curate.foreign.cells import NOTHING
 from driftline.stream_builder.importers.dated import label_times, texts_of, times_of
 from driftline.stream_builder.lazy_images import LazyImages
 from driftline.stream_builder.rows import Rows, cut, labelled
@@ -71,9 +72,9 @@ def from_hub(
         shard, _, number = reader.ids[row].rpartition("-")
         return f"{name}, {shard}, row {number}"
 
-    seconds = times_of(table["time"].to_pylist(), what, time_unit)
+    seconds = times_of(table["time"], what, time_unit)
     late = label_times(table["label_time"], table["time"], seconds, what, time_unit) if label_time else None
-    y, classes = labelled(texts_of(table["label"].to_pylist(), what, label))
+    y, classes = labelled(texts_of(table["label"], what, label, ("",) if reader.has_names else NOTHING))
     samples = Split(reader.samples(table, name, size), y, np.array(reader.ids, np.str_), seconds, label_time=late)
     side = np.array(reader.sides) if "test" in reader.sides and "" not in reader.sides else None
     facts = {
@@ -92,6 +93,7 @@ class _Reader:
         """columns: role → name, x maybe None."""
         self.columns, self.folder = {role: column for role, column in columns.items() if column}, folder
         self.tables: list[pa.Table] = []
+        self.has_names = False
         self.ids: list[str] = []
         self.sides: list[str] = []
         self.files: list[Path] = []
@@ -108,6 +110,7 @@ class _Reader:
             self.columns["x"] = _samples_column(name, schema)
         is_image = pa.types.is_struct(schema.field(self.columns["x"]).type)
         class_names = _class_names(schema, self.columns["label"])
+        self.has_names |= bool(class_names)
         side = next((SIDES[p] for p in _words(name) if p in SIDES), "")
         row = 0
         if is_image:

@@ -21,6 +21,8 @@ from driftline.stream_builder.importers.pickles import read_pickle
 from driftline.stream_builder.rows import Rows, cut, labelled
 from driftline.stream_builder.stream import Split, Stream
 
+IDS, LABELS, PATHS = ("uid", "key", "id"), ("label", "class"), ("path", "file", "filename")  # usual names of columns
+
 
 def from_tic(
     lists: Path,
@@ -44,15 +46,12 @@ def from_tic(
     if table is None:
         raise BadConfig(f"{lists} has uids without data.", "Expected --table FILE with uid, label and file names.")
     listed = _listed(lists)
-    rows = table_of(table)
+    rows = table_of(table, [name for name in (id, label, path, *IDS, *LABELS, *PATHS) if name])
 
     def what(row: int) -> str:
         return f"{table}, row {row + 1}"
 
-    uids = [
-        text.lower()
-        for text in texts_of(rows[column_of(rows, table, id, ("uid", "key", "id"), "--id")].to_pylist(), what, "uid")
-    ]
+    uids = [uid.lower() for uid in texts_of(rows[column_of(rows, table, id, IDS, "--id")], what, "uid")]
     listed_rows = [row for row, text in enumerate(uids) if text in listed]
     if not listed_rows:
         raise BadInput(
@@ -63,16 +62,16 @@ def from_tic(
     if label is None and "label" not in rows.column_names and all(own):
         labels = own
     else:
-        label = column_of(taken, table, label, ("label", "class"), "--label")
-        labels = texts_of(taken[label].to_pylist(), lambda row: what(listed_rows[row]), label)
+        label = column_of(taken, table, label, LABELS, "--label")
+        labels = texts_of(taken[label], lambda row: what(listed_rows[row]), label)
     if features is not None:
         vectors = open_array(features, "f", (len(rows), None), "Check --features.")
         x: Any = np.asarray(vectors[listed_rows], np.float32)
         if not np.isfinite(x).all():
             raise BadInput(f"{features} holds NaN or infinity.", "Expected finite numbers.")
     else:
-        path = column_of(taken, table, path, ("path", "file", "filename"), "--path")
-        names = texts_of(taken[path].to_pylist(), lambda row: what(listed_rows[row]), path)
+        path = column_of(taken, table, path, PATHS, "--path")
+        names = texts_of(taken[path], lambda row: what(listed_rows[row]), path)
         x = images_of(root or table.parent, names, size, table)
     y, classes = labelled(labels)
     time = np.array([listed[uids[row]][0] for row in listed_rows], np.int64)

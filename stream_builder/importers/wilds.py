@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 
 from driftline.curate.core.errors import BadInput, MissingFile
-from driftline.stream_builder.importers.dated import column_of, images_of, table_of, texts_of, times_of
+from driftline.stream_builder.importers.dated import column_of, groups_of, images_of, table_of, texts_of, times_of
 from driftline.stream_builder.rows import Rows, cut, labelled
 from driftline.stream_builder.stream import Split, Stream
 
 TABLES = ("rgb_metadata.csv", "metadata.csv")
+TIMES = ("timestamp", "datetime", "date", "year")
+TEXTS = ("split", "category", "label", "y", "filename", "file", "path", "seq_id", "sequence")  # columns
 SIDES = {"train": "train", "val": "val", "id_val": "val", "test": "test", "id_test": "test"}
 CITE = "Koh et al.: WILDS: A Benchmark of in-the-Wild Distribution Shifts. ICML 2021; and the data set's own paper"
 LICENCES = {
@@ -44,7 +46,7 @@ def from_wilds(
     source = next((folder / name for name in TABLES if (folder / name).is_file()), None)
     if source is None:
         raise MissingFile(f"{folder} holds neither {' nor '.join(TABLES)}.", "Expected an unpacked WILDS data set.")
-    table = table_of(source)
+    table = table_of(source, [name for name in (label, path, group, *TEXTS) if name])
     sides = table["split"].to_pylist() if "split" in table.column_names else None
     used = [row for row in range(len(table)) if sides is None or sides[row] != "seq"]
     if sides is not None and (unknown := {str(sides[row]) for row in used} - set(SIDES)):
@@ -56,20 +58,18 @@ def from_wilds(
     def what(row: int) -> str:
         return f"{source}, row {used[row] + 1}"
 
-    times = times_of(
-        taken[column_of(taken, source, time, ("timestamp", "datetime", "date", "year"), "--time")].to_pylist(), what
-    )
+    times = times_of(taken[column_of(taken, source, time, TIMES, "--time")], what)
     label = column_of(taken, source, label, ("category", "label", "y"), "--label")
-    y, classes = labelled(texts_of(taken[label].to_pylist(), what, label))
+    y, classes = labelled(texts_of(taken[label], what, label))
     if source.name == TABLES[0] and path is None:
         root, names = folder / "images", [f"rgb_img_{row}.png" for row in used]
     else:
         path = column_of(taken, source, path, ("filename", "file", "path"), "--path")
-        names = texts_of(taken[path].to_pylist(), what, path)
+        names = texts_of(taken[path], what, path)
         root = next((folder / name for name in ("train", "images") if (folder / name).is_dir()), folder)
     group = group or next((name for name in ("seq_id", "sequence") if name in taken.column_names), None)
     group = None if group is None else column_of(taken, source, group, (), "--group")
-    groups: Any = None if group is None else np.array([str(v or "") for v in taken[group].to_pylist()], np.str_)
+    groups: Any = None if group is None else groups_of(taken[group], group)
     side = None if sides is None else np.array([SIDES[str(sides[row])] for row in used])
     samples = Split(images_of(root, names, size, source), y, np.array(names, np.str_), times, groups)
     facts = {"from": "wilds", "source": "https://wilds.stanford.edu", "licence": LICENCES[source.name], "cite": CITE}

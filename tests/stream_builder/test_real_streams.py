@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 from PIL import Image
 
@@ -21,7 +20,6 @@ from driftline.stream_builder.builders.portraits import portraits
 from driftline.stream_builder.builders.table import from_table
 from driftline.stream_builder.builders.time_order import in_time_order, timed_release
 from driftline.stream_builder.datasets import Dataset, Samples, open_dataset
-from driftline.stream_builder.importers.dated import seconds_of_column, times_of
 from driftline.stream_builder.interop.torch_loader import Policy, policy_of
 from driftline.stream_builder.rows import Rows
 from driftline.stream_builder.stream import Split
@@ -229,23 +227,6 @@ def test_whole_numbers_that_are_no_seconds_are_refused_with_what_they_look_like(
 
 
 MOMENTS = pd.to_datetime(["1969-12-31T23:59:59.5", "2004-02-29T12:00:00.999999", "2015-06-01"], format="ISO8601")
-
-
-@pytest.mark.parametrize(
-    "column",
-    [
-        pa.array(MOMENTS.astype("datetime64[ns]")),
-        pa.array(MOMENTS.tz_localize("Europe/Berlin")),
-        pa.array([moment.date() for moment in MOMENTS]),
-        pa.array([moment.strftime("%Y-%m-%dT%H:%M:%S") for moment in MOMENTS]),
-        pa.array([moment.strftime("%Y-%m-%d %H:%M:%SZ") for moment in MOMENTS]),
-        pa.array([moment.strftime("%Y-%m-%d") for moment in MOMENTS], pa.large_string()),
-    ],
-    ids=lambda column: str(column.type),
-)
-def test_a_whole_column_of_moments_is_what_its_rows_are_one_by_one(column: pa.Array) -> None:
-    together = seconds_of_column(pa.chunked_array([column]), str)
-    assert together.tolist() == times_of(column.to_pylist(), str).tolist()
 
 
 @pytest.mark.parametrize(
