@@ -444,13 +444,13 @@ class TestBackbone:
 
 def test_vectors_of_pictures_that_were_prepared_otherwise_are_not_taken(tmp_path, monkeypatch):
     """Case 21: the version of the preparation is part of an encoder's name in the store, and of its record."""
-    from driftline.curate.embedding import reuse
+    from driftline.curate.embedding import features
     from driftline.curate.encoders import describe
 
     encoder = SPEC.load()
-    now = reuse.encoder_name(encoder, 64)
-    monkeypatch.setattr(reuse, "PREPARATION", 1)
-    assert reuse.encoder_name(encoder, 64) != now
+    now = features.encoder_name(encoder, 64)
+    monkeypatch.setattr(features, "PREPARATION", 1)
+    assert features.encoder_name(encoder, 64) != now
     assert describe(encoder, "clip", "m", None)["preparation"] == 2
 
 
