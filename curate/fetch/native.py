@@ -10,7 +10,7 @@ import ssl
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urljoin, urlsplit
@@ -161,17 +161,11 @@ async def download(
 
 
 def host_of(url: str) -> str:
-    """The host of an address, "" if it has none: the name of its queue."""
-    return _host(url) or ""
-
-
-def _host(url: str) -> str | None:
-    """The host of an http(s) URL; None for any other text."""
-    try:
+    """The host of an http(s) URL, the name of its queue; "" for any other text."""
+    with suppress(ValueError):
         parts = urlsplit(url)
-        return parts.hostname if parts.scheme in ("http", "https") else None
-    except ValueError:
-        return None
+        return parts.hostname or "" if parts.scheme in ("http", "https") else ""
+    return ""
 
 
 async def _one(client: _Client, url: str) -> Download:
@@ -179,7 +173,7 @@ async def _one(client: _Client, url: str) -> Download:
     named = client.hosts[host_of(first)]  # a redirect counts for the host that the collection names
     try:
         for _ in range(REDIRECTS + 1):
-            name = _host(url)
+            name = host_of(url)
             if not name:
                 return Download(None, "malformed_url", url[:200])
             if settings.private_addresses == "refuse" and is_private_host(name):  # aiohttp refuses some notations

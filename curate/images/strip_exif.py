@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 import struct
+import warnings
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 
-from driftline.curate.core.outside.images import FIRST, open_bytes, open_image, prepared
+from driftline.curate.core.outside.images import FIRST, ORIENTATION, open_bytes, open_image, prepared
 from driftline.curate.images import changes
 from driftline.curate.images.phone_formats import as_plain
 
@@ -121,18 +122,14 @@ def _end_of_scan(data: bytes, at: int) -> int:
 
 def _orientation(tiff: bytes) -> int | None:
     """The orientation (1 to 8) in an EXIF block, or None."""
-    order = {b"II": "<", b"MM": ">"}.get(tiff[:2])
-    try:
-        if order is None:
-            return None
-        (start,) = struct.unpack_from(order + "I", tiff, 4)
-        (entries,) = struct.unpack_from(order + "H", tiff, start)
-        for i in range(entries):
-            tag, kind, count, value = struct.unpack_from(order + "HHIH", tiff, start + 2 + 12 * i)
-            if tag == 0x0112 and kind == 3 and count == 1:
-                return value if 1 <= value <= 8 else None
-    except struct.error:
-        return None
+    from PIL.Image import Exif
+
+    exif = Exif()
+    with suppress(Exception), warnings.catch_warnings():  # Pillow raises many kinds for damaged tags
+        warnings.simplefilter("ignore")
+        exif.load(tiff)
+        value = exif.get(ORIENTATION)
+        return value if isinstance(value, int) and 1 <= value <= 8 else None
     return None
 
 

@@ -122,5 +122,5 @@ def test_a_reading_that_was_stopped_leaves_its_finished_parts(album: Path, monke
 def test_a_damaged_memory_costs_time_only(record: str, album: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read(album, monkeypatch)
     with sqlite3.connect(album.with_name("memory")) as base:
-        base.execute("UPDATE records SET record = ?", (record,))
+        base.execute("UPDATE seen SET value = ? WHERE kind = 'records'", (record,))
     assert read(album, monkeypatch)[1] == ALL

@@ -5,18 +5,14 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 import time
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Collection, Iterable
+from contextlib import closing, suppress
 from pathlib import Path
 
 from driftline.curate.core.outside.databases import connect
 from driftline.curate.core.outside.names import is_utf8
 
-SCHEMA = {"digests": "digest", "heads": "head", "records": "record"}
-"""table → its column beside path and stamp"""
-TABLES = "".join(
-    f"CREATE TABLE {table} (path TEXT PRIMARY KEY, stamp TEXT, {value} TEXT);" for table, value in SCHEMA.items()
-)
+TABLE = "CREATE TABLE IF NOT EXISTS seen (kind TEXT, path TEXT, stamp TEXT, value TEXT, PRIMARY KEY (kind, path))"
 UNSETTLED = 2.0  # seconds: a file that was changed so recently may change again without a new time
 AT_ONCE = 500  # paths in a query
 
@@ -27,46 +23,29 @@ def joined(stamps: Collection[str], *parts: str) -> str:
     return f"{digest} {max((int(time) for stamp in stamps for time in stamp.split()[-2:]), default=0)} 0"
 
 
-def recall(memory: Path | None, table: str, stamps: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Path → what is kept in a table of SCHEMA, for those of the (path, stamp) whose stamp is still the same."""
+def recall(memory: Path | None, kind: str, stamps: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Path → what is kept of this kind, for those of the (path, stamp) whose stamp is still the same."""
     of = dict(stamps)
     paths, values = [path for path in of if is_utf8(path)], dict[str, str]()
-    with _opened(memory) as base, suppress(sqlite3.Error):  # a damaged page
+    if memory is None or not paths:
+        return {}
+    with suppress(sqlite3.Error), closing(connect(memory, timeout=1)) as base:  # what it holds can be computed
+        base.execute(TABLE)
         for start in range(0, len(paths), AT_ONCE):
-            if base is None:
-                break
             part = paths[start : start + AT_ONCE]
-            query = f"SELECT path, stamp, {SCHEMA[table]} FROM {table} WHERE path IN ({', '.join('?' * len(part))})"
-            values |= {path: value for path, stamp, value in base.execute(query, part) if of[path] == stamp}
+            query = f"SELECT path, stamp, value FROM seen WHERE kind = ? AND path IN ({', '.join('?' * len(part))})"
+            rows = base.execute(query, (kind, *part))
+            values |= {path: value for path, stamp, value in rows if of[path] == stamp}
     return values
 
 
-def keep(memory: Path | None, table: str, rows: Iterable[tuple[str, str, str]]) -> None:
+def keep(memory: Path | None, kind: str, rows: Iterable[tuple[str, str, str]]) -> None:
     """Keep (path, stamp, value), but not of files that were changed just now, and nothing where the memory cannot be
     written."""
     settled = time.time_ns() - int(UNSETTLED * 1e9)
-    old = [row for row in rows if max(map(int, row[1].split()[-2:])) < settled and is_utf8(row[0])]
-    if old:
-        with _opened(memory) as base, suppress(sqlite3.Error):  # read only, or full
-            if base is not None:
-                base.executemany(f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?)", old)
-
-
-@contextmanager
-def _opened(path: Path | None) -> Iterator[sqlite3.Connection | None]:
-    """The tables, committed at the end; None if they cannot be opened or created."""
-    if path is None:
-        yield None
-        return
-    try:
-        base = connect(path, timeout=1)
-        base.executescript(TABLES.replace("TABLE", "TABLE IF NOT EXISTS"))
-    except sqlite3.Error:  # a read-only folder, or a damaged file: what it holds can be computed
-        yield None
-        return
-    with closing(base):
-        try:
-            yield base
-        finally:
-            with suppress(sqlite3.Error):  # a full disk: these files are read again
-                base.commit()
+    old = [(kind, *row) for row in rows if max(map(int, row[1].split()[-2:])) < settled and is_utf8(row[0])]
+    if memory is not None and old:
+        with suppress(sqlite3.Error), closing(connect(memory, timeout=1)) as base:  # read only, or full
+            base.execute(TABLE)
+            base.executemany("INSERT OR REPLACE INTO seen VALUES (?, ?, ?, ?)", old)
+            base.commit()
