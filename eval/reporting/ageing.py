@@ -114,7 +114,9 @@ def _curve_note(part: Part, shown: Sequence[tuple[str, Ageing]], like: Mapping[s
     text = f"Every point is a mean over the same {count}, which have models of all these ages."
     if like:
         text += " Dashed: what is lost with times permuted within classes, where nothing can age."
-    text += _uneven(first, unit)
+    ages = [after(first.curve, at, unit) for at in range(len(first.curve.age))]
+    ranges = [age for age in ages if age.endswith(")")]
+    text += f" Steps are unevenly apart, and ages are means: {', '.join(ranges)}." if ranges else ""
     drawn = "seeds and test samples" if len(first.seeds) > 1 else "test samples (1 seed)"
     text += f" Shaded{' (of the line under the pointer)' if len(shown) > SHADED else ''}: 95 % interval over {drawn}"
     text += ", samples of one uploader or near-copy group drawn together." if first.clustered else "."
@@ -192,13 +194,6 @@ def placebo(part: Part) -> Figure | None:
 
 def _ends(band: Band) -> tuple[Any, Any]:
     return band.low, band.high
-
-
-def _uneven(aged: Ageing, unit: str) -> str:
-    """The range of ages at each point, where steps are so unevenly apart that a mean misleads."""
-    ranges = [after(aged.curve, at, unit) for at in range(len(aged.curve.age))]
-    named = [text for text in ranges if text.endswith(")")]
-    return f" Steps are unevenly apart, and ages are means: {', '.join(named)}." if named else ""
 
 
 def _newer_note(part: Part) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import base64
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -15,6 +14,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from driftline.eval.plain import plain
 from driftline.eval.plotting.svg import SHADES, colour, ink, shade
 from driftline.eval.protocol import Score
 from driftline.eval.reporting.text import detail, value_text
@@ -93,13 +93,5 @@ def as_json(value: Any) -> str:
     >>> as_json({"a": "</script>", "b": float("nan")})
     '{"a":"\\\\u003c/script>","b":null}'
     """
-    shown = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    shown = json.dumps(plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return shown.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {str(key): _finite(one) for key, one in value.items()}
-    return [_finite(one) for one in value] if isinstance(value, list | tuple) else value

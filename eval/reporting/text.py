@@ -6,35 +6,19 @@ import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import Any, Protocol
 
 from markupsafe import Markup
 
 from driftline.eval.protocol import Document, Score
 from driftline.eval.scoring.bands import Band
-from driftline.eval.scoring.decay import HalfLife
+from driftline.eval.scoring.calibration import Calibration
+from driftline.eval.scoring.decay import Curve, HalfLife
 from driftline.eval.scoring.ranking import entry_of, mean_of
 from driftline.eval.scoring.timeline import record
 from driftline.stream_builder.stream import Stream
 
 DECIMALS = {"share": 1, "corrections": 0, "microseconds": 0}  # of a printed score, by unit; others: up to 3
 EVEN = 0.2  # of an age: ages that differ by no more are named by their mean
-
-
-class Aged(Protocol):
-    """What has ages: a curve, a calibration."""
-
-    @property
-    def age(self) -> Any:
-        """(K,) mean time from training to test"""
-
-    @property
-    def youngest(self) -> Any:
-        """(K,) the shortest of these times"""
-
-    @property
-    def oldest(self) -> Any:
-        """(K,) the longest of these times"""
 
 
 def value_text(score: Score, value: float | None) -> str:
@@ -123,22 +107,20 @@ def one_of(unit: str) -> str:
     return unit.removesuffix("s")
 
 
-def span(value: float, unit: str) -> str:
+def span(value: float, unit: str = "") -> str:
     """A time with its unit.
 
-    >>> span(1.04, "years"), span(14.2, "months")
-    ('1.0 years', '14 months')
+    >>> span(1.04, "years"), span(14.2)
+    ('1.0 years', '14')
     """
-    return f"{value:.0f} {unit}" if value >= 10 else f"{value:.1f} {unit}"
+    return f"{value:.{0 if value >= 10 else 1}f} {unit}".rstrip()
 
 
-def after(ages: Aged, at: int, unit: str) -> str:
+def after(ages: Curve | Calibration, at: int, unit: str) -> str:
     """The age at a position, with its range where it is of several ages: 5.0 years (2.0 to 11)."""
     mean, least, most = (float(values[at]) for values in (ages.age, ages.youngest, ages.oldest))
-    text = span(mean, unit)
-    if most - least <= EVEN * mean:
-        return text
-    return f"{text} ({span(least, unit).removesuffix(f' {unit}')} to {span(most, unit).removesuffix(f' {unit}')})"
+    even = most - least <= EVEN * mean
+    return span(mean, unit) + ("" if even else f" ({span(least)} to {span(most)})")
 
 
 def half_life_text(half: HalfLife, unit: str) -> tuple[str, str]:
@@ -152,17 +134,17 @@ def half_life_text(half: HalfLife, unit: str) -> tuple[str, str]:
     """
     if half.why:
         return str(half.why), ""
-    low, tested = span(half.low, unit), span(half.tested, unit)
+    tested = span(half.tested, unit)
     value = f"not reached within {tested}" if math.isinf(half.value) else span(half.value, unit)
     if math.isinf(half.value) and math.isfinite(half.extrapolated):
         value += f"; {span(half.extrapolated, unit)} if the fall went on"
     if math.isinf(half.low):
         return value, f"more than {tested}"
     if math.isfinite(half.high):
-        return value, f"{low.removesuffix(f' {unit}')} to {span(half.high, unit).removesuffix(f' {unit}')}"
+        return value, f"{span(half.low)} to {span(half.high)}"
     if math.isinf(half.value):
-        return value, f"{low} or more"
-    return value, f"{low.removesuffix(f' {unit}')} to more than {tested.removesuffix(f' {unit}')}"
+        return value, f"{span(half.low, unit)} or more"
+    return value, f"{span(half.low)} to more than {span(half.tested)}"
 
 
 def seconds_text(seconds: float) -> str:

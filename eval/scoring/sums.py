@@ -287,8 +287,3 @@ def bias(f: Function, of: Sums, name: str) -> Array:
             without = [total[q, s] - part.reshape(-1, *of.shape) for q, part in enumerate(parts)]
             more.append(f(*without)[name] - whole[s])
     return np.asarray(np.nansum(np.mean(more, 0), 0) * (of.clusters - 1) / np.maximum(of.clusters, 1))
-
-
-def interval(f: Callable[..., Array], of: Sums) -> Band:
-    """The value of a function of the sums with its 95 % interval over test samples and seeds."""
-    return drawn(lambda *sums: {"": f(*sums)}, of)[""].band()

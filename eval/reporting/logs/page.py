@@ -27,9 +27,11 @@ def write(aged: Aged, out: Path, alarm: str | None = None) -> Path:
     """Write the page, and age.json beside it. out: a file that ends with .html, or a folder."""
     page = out if out.suffix == ".html" else out / "index.html"
     screen = {"answer": answer(aged), "first": _by_time(aged), "retrain": "", "second": _by_age(aged)}
+    counts = table(["rows", "number"], [[name.replace("_", " "), f"{n:,}"] for name, n in aged.counts.items()])
+    rows = Section("rows", "Every row", counts, folded=True)
     html = environment().get_template("age.html.j2").render(
         title=TITLE, up="", notice="", screen=screen, notes=aged.notes,
-        sections=[_versions(aged), _why(aged), _all_cells(aged), _rows(aged)], inline=script(),
+        sections=[_versions(aged), _why(aged), _all_cells(aged), rows], inline=script(),
     )  # fmt: skip
     write_json(page.with_name("age.json"), document(aged, alarm))
     write_text(page, html)
@@ -134,8 +136,3 @@ def _all_cells(aged: Aged) -> Section:
     heads = ["version", aged.periods.unit, "age", "predictions", "labels", "accuracy"]
     more = f" The first {ROWS} of {len(cells)}; age.json has all." if len(cells) > ROWS else ""
     return Section("cells", "Every cell", table(heads, rows) + render("soft", more.strip()), folded=True)
-
-
-def _rows(aged: Aged) -> Section:
-    rows = [[name.replace("_", " "), f"{n:,}"] for name, n in aged.counts.items()]
-    return Section("rows", "Every row", table(["rows", "number"], rows), folded=True)

@@ -24,7 +24,10 @@ def answer(aged: Aged) -> Answer:
     """Headline, key sentence, takeaways, and what follows."""
     stale = aged.stale is not None and aged.stale.shown
     made = [_staleness(aged), _fall(aged)] if stale else [_fall(aged), _staleness(aged)]
-    made += [_mix(aged), _half_life(aged), _ahead(aged), aged.advice.because]
+    if aged.cells.moved and not math.isnan(aged.fixed_slope.low) and not aged.cells.labels:
+        made.append(f"At a constant mix of classes and groups it changes by {span(aged.fixed_slope)} points a "
+                    f"{aged.periods.unit}; the mix moved by {100 * aged.cells.moved:.0f} %.")  # fmt: skip
+    made += [_half_life(aged), _ahead(aged), aged.advice.because]
     sentences, may, may_not = (
         tuple(Markup("{}").format(one) for one in of if one) for of in (made, _may(aged), _may_not(aged))
     )
@@ -83,13 +86,6 @@ def _fall(aged: Aged) -> Text:
     return Markup("In this log accuracy of a version {} ({} to {}).").format(
         render("strong", size), points(smaller), points(larger)
     )
-
-
-def _mix(aged: Aged) -> Text:
-    if not aged.cells.moved or math.isnan(aged.fixed_slope.low) or aged.cells.labels:
-        return ""
-    return (f"At a constant mix of classes and groups it changes by {span(aged.fixed_slope)} points a "
-            f"{aged.periods.unit}; the mix moved by {100 * aged.cells.moved:.0f} %.")  # fmt: skip
 
 
 def _half_life(aged: Aged) -> Text:
