@@ -123,13 +123,7 @@ def join(parts: Sequence[LazyImages]) -> LazyImages:
     return LazyImages(files, np.concatenate(locations), parts[0].size, parts[0].strict)
 
 
-def from_files(paths: Sequence[Path], size: int, strict: bool = False) -> LazyImages:
-    """One image per file."""
-    locations = [(i, 0, path.stat().st_size) for i, path in enumerate(paths)]
-    return LazyImages(tuple(paths), as_locations(locations), size, strict)
-
-
-def from_download(paths: Sequence[Path], size: int, source: Path) -> LazyImages:
+def from_files(paths: Sequence[Path], size: int, source: Path, strict: bool = False) -> LazyImages:
     """One image per file. source: what names the files. Raises MissingFile with the number of those that are missing or
     empty."""
     sizes = []
@@ -144,7 +138,7 @@ def from_download(paths: Sequence[Path], size: int, source: Path) -> LazyImages:
             "Expected the whole data set, unpacked to the end.",
             "Check the paths, or download and unpack it again.",
         )
-    return LazyImages(tuple(paths), as_locations([(i, 0, length) for i, length in enumerate(sizes)]), size)
+    return LazyImages(tuple(paths), as_locations([(i, 0, length) for i, length in enumerate(sizes)]), size, strict)
 
 
 def as_locations(rows: Sequence[tuple[int, int, int]]) -> npt.NDArray[np.int64]:

@@ -31,6 +31,7 @@ from driftline.curate.core.atomic_io import (
     write_json,
 )
 from driftline.curate.core.errors import BadArray, BadConfig, DriftlineError, IntegrityError, MissingFile
+from driftline.curate.core.files.walk import stamp_of
 from driftline.curate.core.outputs import ELSEWHERE
 from driftline.curate.core.outside.arrays import open_array
 from driftline.curate.core.outside.documents import Schema, read_document
@@ -200,10 +201,8 @@ def verify(folder: Path, stream: Any) -> None:
 
 def verify_once(folder: Path, verify_all: Callable[[], None]) -> None:
     """Call `verify_all`, unless the sizes and times of all files are those of the last call that found no fault."""
-    marks = {}
-    for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.name != VERIFIED):
-        stat = path.stat()
-        marks[path.relative_to(folder).as_posix()] = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
+    paths = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != VERIFIED)
+    marks = {path.relative_to(folder).as_posix(): stamp_of(path.stat()) for path in paths}
     now, seal = fingerprint(marks), folder / VERIFIED
     with suppress(DriftlineError, OSError):  # a damaged memory is none
         if read_json(seal) == {"format": FORMAT, "files": now}:

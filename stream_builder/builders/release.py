@@ -130,29 +130,19 @@ def release_groups(release: Release) -> Group:
 def unlabelled_images(release: Release, size: int, decode: bool) -> dict[int, Any]:
     """Bucket → its unlabelled images, if the release has any; none shares an uploader with a test of any split."""
     by_bucket = {}
-    tars = sorted((release.path / "unlabelled").glob("bucket_*.tar"))
+    tars = sorted((release.path / "unlabelled").glob("bucket_[0-9]*-*.tar"))
     linked = left_out_of_unlabelled(release) if tars else {}  # nothing, unless the release was published otherwise
-    for bucket in sorted({_bucket_of(tar) for tar in tars}):
-        of_bucket = [tar for tar in tars if _bucket_of(tar) == bucket]
+    for name in sorted({tar.name.partition("-")[0] for tar in tars}):
+        of_bucket = [tar for tar in tars if tar.name.partition("-")[0] == name]
         locations = [
             (number, offset, length)
             for number, tar in enumerate(of_bucket)
-            for name, offset, length in tar_members(tar)
-            if not name.endswith((".json", ".cls")) and name.partition(".")[0] not in linked
+            for member, offset, length in tar_members(tar)
+            if not member.endswith((".json", ".cls")) and member.partition(".")[0] not in linked
         ]
         images = LazyImages(tuple(of_bucket), as_locations(locations), size)
-        by_bucket[bucket] = images[:] if decode else images
+        by_bucket[int(name.removeprefix("bucket_"))] = images[:] if decode else images
     return by_bucket
-
-
-def _bucket_of(tar: Path) -> int:
-    """The bucket of a tar `bucket_BB-NNNNN.tar`. Raises IntegrityError for another name."""
-    number = tar.name.removeprefix("bucket_").partition("-")[0]
-    if not is_count(number):
-        raise IntegrityError(
-            f"{tar} is not named as a shard.", "Expected bucket_BB-NNNNN.tar.", "Copy the release again."
-        )
-    return int(number)
 
 
 def release_images(release: Release, size: int) -> LazyImages:

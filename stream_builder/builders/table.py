@@ -21,7 +21,7 @@ from driftline.stream_builder.importers.dated import (
     texts_of,
     times_of,
 )
-from driftline.stream_builder.lazy_images import from_download
+from driftline.stream_builder.lazy_images import from_files
 from driftline.stream_builder.rows import Rows, labelled
 from driftline.stream_builder.splitting import numbered
 from driftline.stream_builder.stream import Split, Stream
@@ -118,7 +118,7 @@ def timed_table(
         if len(x) != len(table):
             raise BadInput(f"{features} has {len(x)} rows, {what} has {len(table)}.", "Expected the same number.")
     elif has("path"):
-        x = from_download([(root or of.parent) / file for file in texts(column("path"))], size, of)
+        x = from_files([(root or of.parent) / file for file in texts(column("path"))], size, of)
     else:
         raise BadInput(f"{what} has no column path.", "Expected one, --x COLUMN or --features FILE.npy.")
     name = column("group", "user") if has("group", "user") else None

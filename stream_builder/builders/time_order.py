@@ -17,7 +17,7 @@ from driftline.curate.core.seeding import rng_for, time_order
 from driftline.curate.core.times.calendar_periods import count_of
 from driftline.curate.release import Release
 from driftline.stream_builder.builders.release import release_samples
-from driftline.stream_builder.lazy_images import from_download
+from driftline.stream_builder.lazy_images import from_files
 from driftline.stream_builder.rows import Rows, calendar_steps, check_share, splits_of
 from driftline.stream_builder.splitting import no_test
 from driftline.stream_builder.stream import Array, Split, Stream, join
@@ -129,7 +129,7 @@ def timed_hdf5(
                     f"{features / part}.npy has {len(x)} rows for {len(labels)} labels.", "Expected the same number."
                 )
         elif root is not None:
-            x = from_download([_inside(root, p) for p in paths], size, folder)
+            x = from_files([_inside(root, p) for p in paths], size, folder)
         else:
             raise BadConfig(f"{folder} has an order, but no samples.", "Expected --features or --root.")
         time = np.arange(len(labels)) - (len(labels) if part == "pretrain" else 0)

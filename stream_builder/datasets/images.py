@@ -105,7 +105,7 @@ def _images(folder: Path, classes: list[str], size: int) -> Samples:
         of_class = sorted(p for p in (folder / name).glob("*") if p.suffix.lower() in IMAGE_SUFFIXES)
         paths += of_class
         labels += [label] * len(of_class)
-    return Samples(from_files(paths, size, strict=True), np.array(labels, np.int64), np.arange(len(labels)))
+    return Samples(from_files(paths, size, folder, strict=True), np.array(labels, np.int64), np.arange(len(labels)))
 
 
 def open_release(path: Path, options: Options) -> Dataset:

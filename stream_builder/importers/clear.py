@@ -6,7 +6,7 @@ new layout wrongly: each of its experiences holds all buckets.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -20,7 +20,7 @@ from driftline.curate.core.outside.images import IMAGE_SUFFIXES
 from driftline.curate.core.outside.names import fault, inside, is_count
 from driftline.curate.core.seeding import time_order
 from driftline.stream_builder.importers.clear_layouts import AGAIN, Part, is_old, read_new, read_old
-from driftline.stream_builder.lazy_images import LazyImages, from_download, from_files, join
+from driftline.stream_builder.lazy_images import LazyImages, from_files, join
 from driftline.stream_builder.splitting import numbered
 from driftline.stream_builder.stream import Split, Step, Stream
 from driftline.stream_builder.ties import drawn
@@ -189,17 +189,12 @@ def _samples(part: Part, rows: np.ndarray[Any, Any], edge: int | None) -> Any:
         if why := fault(name):
             raise IntegrityError(f"{part.source} names the file {name[:200]!r}: {why}.", "", AGAIN)
         files.append(folders[folder] / name)
-    return from_download(files, edge, part.source)
+    return from_files(files, edge, part.source)
 
 
 def _unlabelled(path: Path, bucket: str, labelled: set[str], edge: int) -> LazyImages | None:
     """The images of all_images/BUCKET that have no label anywhere, in name order; None if there are none."""
-    files = [file for file in _all_images(path, bucket) if file.stem not in labelled]
-    return from_files(files, edge) if files else None
-
-
-def _all_images(path: Path, bucket: str) -> Iterator[Path]:
-    for root in (path, path / "train"):
-        folder = root / "all_images" / bucket
-        if folder.is_dir():
-            yield from sorted(p for p in folder.iterdir() if p.suffix.lower() in IMAGE_SUFFIXES)
+    folders = [folder for root in (path, path / "train") if (folder := root / "all_images" / bucket).is_dir()]
+    files = [file for folder in folders for file in sorted(folder.iterdir()) if file.suffix.lower() in IMAGE_SUFFIXES]
+    files = [file for file in files if file.stem not in labelled]
+    return from_files(files, edge, path) if files else None

@@ -6,7 +6,6 @@ New (clear10, clear100): the folders train/ and test/, each with the metadata of
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -151,7 +150,8 @@ def _listed(path: Path, n_classes: int) -> tuple[list[str], list[int]]:
 
 def _sides(part: Part, folder: Path) -> npt.NDArray[np.bool_]:
     """(N,) True for the test samples of a split."""
-    listed = {side: {line.rpartition(" ")[0] for line in _lines(folder / f"{side}.txt")} for side in ("train", "test")}
+    lines = {side: read_text(folder / f"{side}.txt", AGAIN).splitlines() for side in ("train", "test")}
+    listed = {side: {line.rpartition(" ")[0] for line in of_side if line} for side, of_side in lines.items()}
     if listed["train"] & listed["test"] or listed["train"] | listed["test"] != set(part.paths):
         raise IntegrityError(
             f"{folder} does not list the images of {part.source}, each on one side.",
@@ -159,10 +159,6 @@ def _sides(part: Part, folder: Path) -> npt.NDArray[np.bool_]:
             AGAIN,
         )
     return np.array([path in listed["test"] for path in part.paths], bool)
-
-
-def _lines(path: Path) -> list[str]:
-    return [line for line in read_text(path, AGAIN).splitlines() if line]
 
 
 def _old_vectors(folder: Path, name: str, part: Part) -> Array:
@@ -256,7 +252,7 @@ def _metadata(root: Path, classes: Sequence[str] | None) -> Metadata:
                     f"{source}: bucket {bucket} has the class {name!r}.", "Expected class_names.txt's.", AGAIN
                 )
             path = inside(root, str(relative), source)
-            records = dict(_items(_fast_json(path), path, empty=True))  # a class may have no photo in a bucket
+            records = dict(_items(read_json(path), path, empty=True))  # a class may have no photo in a bucket
             for id_, record in records.items():
                 if not isinstance(record, dict) or not isinstance(record.get("IMG_PATH"), str):
                     raise BadInput(f"{path}: photo {id_} has no IMG_PATH.", "Expected CLEAR's metadata.", AGAIN)
@@ -268,15 +264,6 @@ def _items(value: Any, source: Path, empty: bool = False) -> list[tuple[str, Any
     if not isinstance(value, dict) or not (value or empty):
         raise BadInput(f"{source} holds {type(value).__name__} where an object belongs.", "", AGAIN)
     return list(value.items())
-
-
-def _fast_json(path: Path) -> Any:
-    import orjson
-
-    try:
-        return orjson.loads(path.read_bytes())
-    except (FileNotFoundError, orjson.JSONDecodeError, json.JSONDecodeError):
-        return read_json(path)  # for the message
 
 
 def _describe(part: Part, by_class: Mapping[str, Mapping[str, Any]]) -> None:

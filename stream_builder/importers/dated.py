@@ -20,7 +20,7 @@ from driftline.curate.core.outside.names import fault
 from driftline.curate.core.outside.tables import read_parquet, readable
 from driftline.curate.foreign import cells
 from driftline.curate.foreign.cells import NOTHING, UNITS, YEARS
-from driftline.stream_builder.lazy_images import LazyImages, from_download
+from driftline.stream_builder.lazy_images import LazyImages, from_files
 from driftline.stream_builder.step import NEVER
 
 Seconds = npt.NDArray[np.int64]
@@ -147,4 +147,4 @@ def images_of(root: Path, names: Sequence[str], size: int, source: Path) -> Lazy
     for name in names:
         if why := next((why for part in name.split("/") if (why := fault(part))), ""):
             raise BadInput(f"{source} names the file {name[:200]!r}: {why}.", f"Expected a file below {root}.")
-    return from_download([root / name for name in names], size, source)
+    return from_files([root / name for name in names], size, source)

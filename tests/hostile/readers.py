@@ -287,7 +287,7 @@ def image(folder: Path) -> None:
 def lazy_image(folder: Path) -> None:
     from driftline.stream_builder.lazy_images import from_files
 
-    from_files(sorted(folder.iterdir()), 8)[:]
+    from_files(sorted(folder.iterdir()), 8, folder)[:]
 
 
 def shard(folder: Path) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import re
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -73,13 +71,6 @@ def test_a_stream_of_lazy_images_shows_itself_in_two_seconds(journey: Path) -> N
 
 def test_a_long_stream_says_how_many_steps_are_left_out() -> None:
     assert "and 10 more steps" in images(40, 4)._repr_html_()
-
-
-def test_importing_a_stream_imports_neither_torch_nor_matplotlib() -> None:
-    heavy = {"torch", "matplotlib", "PIL", "pandas"}
-    code = f"import sys, driftline.stream_builder.stream; print({heavy!r} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "set()\n"
 
 
 def test_a_stream_with_times_shows_the_days_of_its_steps() -> None:
