@@ -11,12 +11,10 @@ import pyarrow.compute as pc
 
 from driftline.curate.bucketing.assign import OUTSIDE, UNDECIDED, Bucket, Ints, assign
 from driftline.curate.bucketing.settings import BucketSettings
-from driftline.curate.core.errors import BadInput
 from driftline.curate.core.seeding import tie_ranks
 from driftline.curate.core.times.dates import seconds_of
 
 GROWING = ("equal", "calendar")  # the borders of other kinds are in the settings
-TIES = "hash"  # how photos of one second are divided
 
 
 def freeze(buckets: Sequence[Mapping[str, Any]], members: pa.Table, settings: BucketSettings) -> dict[str, Any]:
@@ -35,25 +33,20 @@ def freeze(buckets: Sequence[Mapping[str, Any]], members: pa.Table, settings: Bu
             if later.any() and not later.all():
                 first = ids[int(np.where(later, tie_ranks(ids), np.uint64(2**64 - 1)).argmin())]
         borders.append({"name": plain["name"], "start": start, "end": end, "first": first})
-    return {"grow": settings.grow, "ties": TIES, "buckets": borders}
+    return {"grow": settings.grow, "buckets": borders}
 
 
 def assign_frozen(
     uploaded: Ints, ids: pa.Array, frozen: Mapping[str, Any], settings: BucketSettings, until: Ints | None = None
 ) -> tuple[Ints, list[Bucket]]:
     """As `assign`, with frozen borders: photos after the last one open new buckets, or extend the last one, as
-    `frozen["grow"]` says. Photos before the first bucket, or between calendar buckets, are in none. Raises BadInput for
-    borders that divide a second by the order of ids."""
+    `frozen["grow"]` says. Photos before the first bucket, or between calendar buckets, are in none."""
     last = uploaded if until is None else until
     borders: Sequence[Mapping[str, Any]] = frozen["buckets"]
     starts = np.array([b["start"] for b in borders], np.int64)
     ends = np.array([b["end"] for b in borders], np.int64)
     number = np.searchsorted(starts, uploaded, side="right") - 1
     for start in {b["start"] for b in borders if b["first"] is not None}:
-        if frozen.get("ties") != TIES:
-            raise BadInput(
-                "borders.json divides photos of one second in another way.", f"Expected {TIES!r}.", "Build it again."
-            )
         _divide(number, np.flatnonzero((uploaded == start) & (last == uploaded)), ids, start, frozen)
     follows = np.append(ends[:-1] == starts[1:], False)  # where the next bucket begins at once
     outside = (number >= 0) & ~follows[number] & (uploaded >= ends[number])

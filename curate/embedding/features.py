@@ -130,7 +130,7 @@ def with_stored(
     vectors[~is_stored] = computed
     if is_stored.any():
         with open_store(place.folder) as store:
-            vectors[is_stored] = read_vectors(store, [stored[d] for d in good if d in stored], computed.shape[1])
+            vectors[is_stored] = read_vectors(store, [stored[d] for d in good if d in stored])
     return vectors, [fault for fault, _ in rows], [hash_ for _, hash_ in rows]
 
 

@@ -9,11 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from driftline.curate.core.errors import BadInput
-from driftline.curate.core.outside.arrays import open_array
 from driftline.curate.store.database import Store
-
-ELSEWHERE = "Set store.use: false, or another store.path."
 
 
 @dataclass(frozen=True)
@@ -55,15 +51,9 @@ def looks(store: Store, encoder: str, digests: Sequence[str]) -> dict[str, Look]
     return stored
 
 
-def read_vectors(store: Store, wanted: Sequence[Look], size: int | None = None) -> list[npt.NDArray[np.float16]]:
-    """The vectors (D,) of looks without a fault, in order. size: their D, if known. Raises IntegrityError, BadInput."""
-    arrays = {
-        name: open_array(store.file(name), "f", (None, size), ELSEWHERE) for name in {look.file for look in wanted}
-    }
-    if len({array.shape[1] for array in arrays.values()}) > 1:
-        raise BadInput("The store has vectors of several lengths of one encoder.", "", ELSEWHERE)
-    if beyond := [look for look in wanted if look.row >= len(arrays[look.file])]:
-        raise BadInput(f"The store names row {beyond[0].row:,} of {beyond[0].file}.", "Expected one of it.", ELSEWHERE)
+def read_vectors(store: Store, wanted: Sequence[Look]) -> list[npt.NDArray[np.float16]]:
+    """The vectors (D,) of looks without a fault, in order."""
+    arrays = {name: np.load(store.file(name), mmap_mode="r") for name in {look.file for look in wanted}}
     return [np.array(arrays[look.file][look.row], np.float16) for look in wanted]
 
 

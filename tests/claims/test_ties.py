@@ -18,7 +18,6 @@ from typer.testing import CliRunner
 from driftline.curate.bucketing.assign import assign
 from driftline.curate.bucketing.frozen import assign_frozen, freeze
 from driftline.curate.bucketing.settings import BucketSettings
-from driftline.curate.core.errors import BadInput
 from driftline.curate.core.seeding import rng_for, tie_ranks, time_order
 from driftline.curate.release.choice import _later_copies
 from driftline.eval.experiment.settings import setting_names
@@ -247,13 +246,10 @@ def test_of_near_copies_of_one_second_the_order_of_ids_does_not_choose(tmp_path:
     assert later != _later_copies(rows, group, tmp_path / "members.parquet", 0, known) == {r["id"] for r in rows[200:]}
 
 
-def test_a_collection_that_grows_keeps_the_division_of_a_second_or_is_refused() -> None:
-    """Borders that were drawn by another rule would move photos of that second."""
+def test_a_collection_that_grows_keeps_the_division_of_a_second() -> None:
     ids, times, settings = [f"class{i // 50}/{i:03d}" for i in range(100)], np.full(100, 7), BucketSettings(count=2)
     number, buckets = assign(times, ids, settings)
     until = pa.nulls(100, pa.int64())
     members = pa.table({"id": ids, "uploaded": times, "until": until, "bucket": number})
     frozen = freeze([b.plain() for b in buckets], members, settings)
     assert assign_frozen(times, pa.array(ids), frozen, settings)[0].tolist() == number.tolist()
-    with pytest.raises(BadInput, match="divides photos of one second in another way"):
-        assign_frozen(times, pa.array(ids), {**frozen, "ties": "id"}, settings)

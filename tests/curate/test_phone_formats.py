@@ -42,10 +42,6 @@ def test_it_is_stored_as_jpeg_with_its_date(kind: str) -> None:
     assert difference.mean() < 4
 
 
-def test_a_jpeg_is_stored_as_it_is() -> None:
-    assert check_image(encoded("JPEG"), ImageLimits()).converted is None
-
-
 def test_limits_hold_for_it() -> None:
     assert check_image(encoded("HEIF"), ImageLimits(max_pixels=1000)).reason == "too_many_pixels"
     assert check_image(encoded("HEIF")[:200], ImageLimits()).reason in ("not_an_image", "broken_image")

@@ -415,13 +415,6 @@ class TestCase15FirstBytes:
             rows = pa.Table.from_batches(Folder(path=str(folder)).batches()).to_pylist()
             assert {row["fault"] for row in rows} == {None}
 
-    def test_without_the_extra_it_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(image_kinds, "reads_heic", lambda: False)
-        (tmp_path / "IMG_1.jpg").write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(60))
-        (row,) = pa.Table.from_batches(Folder(path=str(tmp_path)).batches()).to_pylist()
-        assert row["fault"] == "needs_heic_extra"
-        assert check_image((tmp_path / "IMG_1.jpg").read_bytes(), ImageLimits()).reason == "needs_heic_extra"
-
     @pytest.mark.parametrize("name", ["x.heic", "x.png", "x.nef", "x.jxl"])
     def test_a_jpeg_by_any_name(self, name: str, tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(saved(scene(), "JPEG"))
