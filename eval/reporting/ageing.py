@@ -11,8 +11,7 @@ from markupsafe import Markup
 
 from driftline.eval.plotting.charts import Figure, Section, lines
 from driftline.eval.plotting.frames import SHADED
-from driftline.eval.plotting.panels import panels
-from driftline.eval.plotting.strips import Strip, strips
+from driftline.eval.plotting.panels import Strip, panels, strips
 from driftline.eval.reporting import markup
 from driftline.eval.reporting.markup import Cell, render
 from driftline.eval.reporting.text import after, counted, ends, half_life_text, interval, one_of, points, seconds_text

@@ -18,12 +18,12 @@ from driftline.eval import outcomes
 from driftline.eval import rows as row_files
 from driftline.eval.plotting.charts import Section
 from driftline.eval.protocol import Document, stored_protocol
-from driftline.eval.reporting import ageing, compared, confidence, pages, samples, seen, versions
+from driftline.eval.reporting import ageing, compared, confidence, pages, samples, seen
 from driftline.eval.reporting.document import shown
 from driftline.eval.reporting.files.exports import EXPORTED, FORMATS, write_exports
 from driftline.eval.reporting.files.figures import charts_of, save_figures
 from driftline.eval.reporting.markup import SCRIPT, environment, script
-from driftline.eval.reporting.overview import overview
+from driftline.eval.reporting.overview import overview, versions_section
 from driftline.eval.reporting.protocols import page_of
 from driftline.eval.reporting.samples import Thumbnails, Traces
 from driftline.eval.rows import Run, groups
@@ -229,7 +229,7 @@ def write(
             across[name] = section
     whole = overview(plain)
     sections = [Section("overview", "All protocols and streams", whole)] if whole else []
-    if text := versions.section(plain):
+    if text := versions_section(plain):
         sections.append(Section("versions", "Versions of one release", text))
     index = (
         environment()

@@ -191,9 +191,9 @@ def age(
     runs DIR: Write each version as a run, which compare and report read.
     """
     from driftline.eval.logs.age import aged as aged_of
+    from driftline.eval.reporting.logs.ages import write_runs
     from driftline.eval.reporting.logs.document import document, limit_of
     from driftline.eval.reporting.logs.page import write
-    from driftline.eval.reporting.logs.runs import write_runs
 
     place = None if out is None else guarded_out(path_of(out), "age", ("", ".html"))
     folder = None if runs is None else guarded_out(path_of(runs), "rows", option="--runs")

@@ -46,7 +46,7 @@ from driftline.curate.store.database import Place
 from driftline.curate.validation.answers.rule_text import rule_text
 from driftline.curate.validation.answers.verdicts import verdict
 from driftline.curate.validation.settings import ValidationSettings
-from driftline.eval.reporting.versions import compared
+from driftline.eval.reporting.overview import compared
 from driftline.eval.scoring.versions import shared
 from driftline.pipelines.annotation.batches import open_batch
 from driftline.pipelines.config.loader import load

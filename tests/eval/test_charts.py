@@ -18,8 +18,7 @@ from driftline.curate.core.errors import BadConfig
 from driftline.eval.plotting.charts import Figure, lines, points, slopes
 from driftline.eval.plotting.files import KINDS, save
 from driftline.eval.plotting.frames import SHADED
-from driftline.eval.plotting.panels import panels
-from driftline.eval.plotting.strips import Strip, strips
+from driftline.eval.plotting.panels import Strip, panels, strips
 from driftline.eval.plotting.svg import COLOURS
 from driftline.eval.reporting.markup import as_json, environment, render, script
 

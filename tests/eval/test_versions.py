@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from support.helpers import drifting
 
+from driftline.eval.reporting.overview import compared, versions_section
 from driftline.eval.reporting.report import results_of, write
-from driftline.eval.reporting.versions import compared, section
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.versions import shared
 from driftline.stream_builder.stream import Stream
@@ -81,5 +81,5 @@ def test_only_cells_before_the_first_difference_are_compared(runs: Path) -> None
 def test_splits_that_are_drawn_from_all_buckets_are_not_compared(tmp_path: Path) -> None:
     for name, stream in (("v1", versioned("1.0.0", 3)), ("v2", versioned("1.1.0", 4))):
         evaluate(stream, "clear-iid", ["nearest-mean"], [0], {"splits": "random"}, tmp_path / name)
-    text = section(results_of([tmp_path]))
+    text = versions_section(results_of([tmp_path]))
     assert "No score may be compared" in text

@@ -9,7 +9,7 @@ import numpy as np
 from markupsafe import Markup
 
 from driftline.eval.plotting.charts import Figure, Picture, Section
-from driftline.eval.plotting.strips import Strip, strips
+from driftline.eval.plotting.panels import Strip, strips
 from driftline.eval.protocol import Document
 from driftline.eval.protocols.seq_to_final import published
 from driftline.eval.reporting.markup import render, table
