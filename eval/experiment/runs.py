@@ -76,17 +76,16 @@ def runs_of(stream: Stream, grid: Setup, jobs: Sequence[Job]) -> Iterator[tuple[
         except Exception as error:
             yield job, skip_reason(error), False
             continue
-        if isinstance(run, _Stored):
-            loaded, _ = outcomes.load(run.folder, stored)  # a damaged one is no failure of its learner
-            other = loaded.about.get("code_of") != run.code_of
-            loaded = dataclasses.replace(loaded, about=loaded.about | {"other_code": True}) if other else loaded
-            yield job, loaded, True
+        if isinstance(run, tuple):
+            loaded, _ = outcomes.load(run[0], stored)  # a damaged one is no failure of its learner
+            other = loaded.about.get("code_of") != run[1]  # as it may be if any code will do
+            yield job, dataclasses.replace(loaded, about=loaded.about | {"other_code": True}) if other else loaded, True
         else:
             begun.append((job, run))
     for i, ran in grid.protocol.run_many(stream, [run.start for _, run in begun]):
         job, begun_run = begun[i]
         try:
-            finished = ran if isinstance(ran, Exception) else _finish(stream, grid, begun_run, ran)
+            finished = ran if isinstance(ran, Exception) else _finish(stream, grid, job, begun_run, ran)
         except Exception as error:
             finished = skip_reason(error)
         yield job, finished, False
@@ -118,24 +117,11 @@ def place_of(stream: Stream, grid: Setup, job: Job, learner: Learner) -> tuple[d
 
 
 @dataclasses.dataclass(frozen=True)
-class _Stored:
-    """A run that is finished on disk."""
-
-    folder: Path
-    code_of: dict[str, str]
-    """the code that is here now; of the stored run if any code will do, it may be other code"""
-
-
-@dataclasses.dataclass(frozen=True)
 class _Begun:
     """A run that has begun."""
 
     start: Start
     identity: dict[str, Any]
-    origin: dict[str, str]
-    """where its settings come from that are no defaults"""
-    own_rules: bool
-    """whether the protocol has rules that the learner does not obey"""
     folder: Path | None
     """of its rows"""
     choice: Choice | None
@@ -144,20 +130,20 @@ class _Begun:
     """process time when it began"""
 
 
-def _begin(stream: Stream, grid: Setup, job: Job) -> _Stored | _Begun:
-    """The folder of the stored run, or a learner that is ready to begin."""
+def _begin(stream: Stream, grid: Setup, job: Job) -> tuple[Path, dict[str, str]] | _Begun:
+    """The folder of a run that is finished on disk, and the code that is here now; or a learner that is ready to
+    begin."""
     learner, protocol = job.learner(), grid.protocol
     identity, folder = place_of(stream, grid, job, learner)
     if folder is not None and is_finished(folder, grid):
-        return _Stored(folder, identity["code_of"])
+        return folder, identity["code_of"]
     clock = time.process_time()
     choice = choose(protocol, stream, grid.name, job.learner, job.tune, job.seed) if job.tune else None
     if choice is not None:
         learner = job.learner(**choice.settings)
     start = started(protocol, stream, grid.name, learner, job.seed, grid.out and grid.out / "fits")
-    own_rules = grid.rules and not learner.obeys
     save = None if folder is None else Checkpoint(folder / f"state{grid.most_probable or ''}.pt")
-    return _Begun(dataclasses.replace(start, save=save), identity, job.origin, own_rules, folder, choice, clock)
+    return _Begun(dataclasses.replace(start, save=save), identity, folder, choice, clock)
 
 
 def is_finished(folder: Path, grid: Setup) -> bool:
@@ -170,7 +156,7 @@ def is_finished(folder: Path, grid: Setup) -> bool:
     return readable and record.get("probabilities", 0) >= grid.most_probable
 
 
-def _finish(stream: Stream, grid: Setup, run: _Begun, ran: Ran) -> Run:
+def _finish(stream: Stream, grid: Setup, job: Job, run: _Begun, ran: Ran) -> Run:
     """The run's record, stored if there is a folder."""
     learner, protocol = ran.learner, grid.protocol
     alone = protocol.learners_per_pass == 1  # else the clock ran for other learners, too
@@ -192,8 +178,8 @@ def _finish(stream: Stream, grid: Setup, run: _Begun, ran: Ran) -> Run:
         "release": versions.record(stream),
         "label_time": label_time_note(grid.name, protocol.late_labels, stream),
         "probabilities": grid.most_probable,
-        "settings_from": run.origin,
-        "rules": "own" if run.own_rules else "",
+        "settings_from": job.origin,
+        "rules": "own" if grid.rules and not learner.obeys else "",
     }
     about["standing"] = standing_of(type(learner), type(protocol))
     chosen = {} if run.choice is None else {"chosen": run.choice.settings, "selection": run.choice.record}
