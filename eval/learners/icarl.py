@@ -35,7 +35,7 @@ class Icarl(Learner):
 
     def learn(self, x: Array, y: Labels) -> None:
         """Choose exemplars of the classes that came, and shorten the lists of the others."""
-        rows = unit(np.asarray(x).reshape(len(x), -1))
+        rows = unit(x)
         np.add.at(self.sums, y, rows)
         np.add.at(self.counts, y, 1)
         share = max(1, self.memory // max(1, int((self.counts > 0).sum())))
@@ -47,9 +47,7 @@ class Icarl(Learner):
     def predict(self, x: Array) -> Labels:
         """The class whose exemplars' mean, of unit length, is nearest; 0 before anything was learned."""
         means = np.stack([e.mean(0) if len(e) else np.zeros(e.shape[1]) for e in self.exemplars])
-        cosines = (
-            unit(np.asarray(x).reshape(len(x), -1)) @ unit(means).T
-        )  # of unit vectors, the nearest has the largest
+        cosines = unit(x) @ unit(means).T  # of unit vectors, the nearest has the largest
         cosines[:, [not len(e) for e in self.exemplars]] = -np.inf
         return np.asarray(cosines.argmax(1), np.int64)
 

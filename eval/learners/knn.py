@@ -40,7 +40,7 @@ class Knn(Learner):
 
     def learn(self, x: Array, y: Labels) -> None:
         with one_thread():
-            self.memory.add(np.asarray(x).reshape(len(x), -1))
+            self.memory.add(x)
         self.labels.append(np.array(y, np.int64))
 
     def predict(self, x: Array) -> Labels | tuple[Labels, Array]:
@@ -49,7 +49,7 @@ class Knn(Learner):
             return np.zeros(len(x), np.int64), np.full(len(x), 1 / self.task.n_classes)
         self.labels = [np.concatenate(self.labels)]
         with one_thread():
-            cosines, positions = self.memory.search(np.asarray(x).reshape(len(x), -1), self.k)
+            cosines, positions = self.memory.search(x, self.k)
         power = cosines.astype(np.float64) / self.temperature
         if self.half_life:
             power -= (self.memory.n - 1 - positions) * np.log(2) / self.half_life
