@@ -47,12 +47,11 @@ def unlink(page: Any) -> None:
 
 def write_reference(out: Path) -> None:
     """Write the pages that come from the code: those that `.gitignore` lists."""
-    from driftline.pipelines.config.reference import reference
-
     history = runpy.run_path(str(BENCHMARKS / "history.py"))
-    learners = runpy.run_path(str(Path(__file__).with_name("learner_page.py")))
     board = (files("driftline.eval.leaderboard.baselines") / "leaderboard.md").read_text(encoding="utf-8")
-    pages = {"commands": commands(), "configuration": reference(), "python": python(), "learners": learners["page"]()}
+    pages = {"commands": commands(), "python": python()}
+    for name, file in (("learners", "learner_page"), ("configuration", "run_file")):
+        pages[name] = runpy.run_path(str(Path(__file__).with_name(f"{file}.py")))["page"]()
     pages["ratios"] = history["page"](BENCHMARKS)
     for name, text in (pages | {"leaderboard": board}).items():
         (out / f"{name}.md").write_text(text, encoding="utf-8")

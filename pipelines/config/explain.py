@@ -16,10 +16,6 @@ from driftline.curate.sources import SOURCES
 from driftline.curate.sources.base import Source
 from driftline.pipelines.config.schema import Config
 
-OLD = {  # key that was → key that is
-    "publish": "release", "release.published": "date", "retrieve.background": "background_share",
-    "retrieve.near_copies": "near_copy_cosine", "retrieve.negative_ratio": "background_share",
-}  # fmt: skip
 Where = Sequence[int | str]
 Node = yaml.Node | None
 
@@ -42,8 +38,8 @@ def explain(problem: ErrorDetails, values: Mapping[str, Any], name: str, node: N
         names = sorted(keys_of(_bare(section)))
         of_source = where[0] == "collection" and len(where) == 2
         source = f" of the source {values['collection']['source']}" if of_source else ""
-        hint = f" Did you mean {OLD[key]!r}?" if key in OLD else _did_you_mean(where[-1], names)
-        return f"{place}: unknown key {str(where[-1])!r}{source}.{hint} {available(str(where[-1]), names)}"
+        hint = f"{_did_you_mean(where[-1], names)} {available(str(where[-1]), names)}"
+        return f"{place}: unknown key {str(where[-1])!r}{source}.{hint}"
     if kind == "invalid_key":
         return f"{place}: this key is no text. Expected the name of a section or a setting."
     error = str(problem.get("ctx", {}).get("error", "")).rstrip(".")

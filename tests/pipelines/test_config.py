@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import runpy
 import sys
 from pathlib import Path
 
@@ -24,7 +25,6 @@ from driftline.curate.sources.folder import Folder
 from driftline.curate.sources.table import Delimited
 from driftline.pipelines.config import presets
 from driftline.pipelines.config.loader import load
-from driftline.pipelines.config.reference import reference
 from driftline.pipelines.config.schema import Config
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import StageState
@@ -228,7 +228,7 @@ def test_a_mark_keeps_a_setting_out_of_a_fingerprint() -> None:
 
 
 def test_the_reference_has_every_key_of_every_section_and_source() -> None:
-    text = reference()
+    text = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "run_file.py"))["page"]()
     sections = [Concept, FeatureSettings, S3, *(SOURCES[name] for name in SOURCES)]
     sections += [field.annotation for field in Config.model_fields.values() if field.annotation is not int]
     for section in sections:

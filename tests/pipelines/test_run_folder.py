@@ -7,7 +7,6 @@ import io
 import shutil
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pyarrow.parquet as pq
@@ -125,12 +124,6 @@ class TestRun:
         with pytest.raises(BadConfig, match="already exists"):
             dl.init(tmp_path)
         assert dl.init(tmp_path, preset="mini", force=True).path == tmp_path
-
-    @pytest.mark.parametrize("sets", [{"release": {"per_clas": 4}}, {"release.per_clas": 4}])
-    def test_a_bad_setting_is_named_and_nothing_is_written(self, tmp_path: Path, sets: dict[str, Any]) -> None:
-        with pytest.raises(BadConfig, match="Did you mean 'per_class'"):
-            dl.init(tmp_path / "run", settings=sets)
-        assert not (tmp_path / "run").exists()
 
     def test_a_data_frame_is_the_collection(self, frame: pd.DataFrame, tmp_path: Path) -> None:
         run = dl.init("run", frame, settings={"collection.columns.nickname": "painter"})

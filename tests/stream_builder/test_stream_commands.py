@@ -12,7 +12,6 @@ from support.clear_layouts import made_release
 from support.console import document, inside
 from support.helpers import correlated, drifting
 
-from driftline.stream_builder.builders.arrays import from_arrays
 from driftline.stream_builder.builders.dataset import hold_out_classes
 from driftline.stream_builder.builders.portraits import portraits
 from driftline.stream_builder.builders.sampling import Composition
@@ -167,14 +166,6 @@ def arrays(tmp_path_factory: pytest.TempPathFactory) -> Path:
     x, y = rng.normal(size=(120, 8)).astype(np.float32), np.arange(120) % 3
     np.savez(file, x=x, y=y, step=np.arange(120) // 40, group=np.arange(120) // 4)
     return file
-
-
-def test_options_of_from_arrays_draw_what_the_function_draws(arrays: Path, tmp_path: Path) -> None:
-    settings = left_out({"seed": 3, "test_share": 0.5, "grouping": "random"})
-    expected, *others = (from_arrays(arrays, **s).save(tmp_path / f"{i}").sha256 for i, s in enumerate(settings))
-    words = ("--seed", 3, "--test-share", 0.5, "--grouping", "random", "--out", tmp_path / "out")
-    assert document("stream", "from-arrays", arrays, *words)["sha256"] == expected
-    assert expected not in others
 
 
 @pytest.mark.parametrize("command", ["from-arrays", "from-release"])

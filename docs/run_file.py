@@ -25,7 +25,7 @@ Every setting of `driftline.yaml`, by section, with what it accepts and its defa
 SOURCE = Source.model_fields["source"]
 
 
-def reference() -> str:
+def page() -> str:
     """Markdown: a table for each section and each source, and for each kind of entry in them."""
     parts = [HEAD, _table({key: field for key, field in keys_of(Config).items() if not _sections_in(field.annotation)})]
     for key, field in keys_of(Config).items():
