@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +15,6 @@ import pyarrow.parquet as pq
 from driftline.curate.core.errors import BadInput, MissingFile
 from driftline.curate.encoders import Vectors
 from driftline.curate.encoders.seen import Seen
-from driftline.curate.images.checks import ImageLimits, check_image
-from driftline.curate.pretrain.gather import fit_image
 from driftline.curate.pretrain.pool import open_pool, seen_of
 
 FEWEST = 200  # different texts: of fewer, a model learns names of photos, and one concept takes every photo
@@ -61,17 +57,12 @@ def captioned(source: Path, size: int, include_tests: bool = False) -> Captioned
     pool = open_pool(source, None, include_tests)
     texts = _texts(source)
     _check_texts(source, texts.values())  # before the photos are read
-    images, used = [], []
-    digests: Counter[bytes] = Counter()
-    for photo, data in pool.images(texts.keys()):
-        digests[digest := hashlib.sha256(data).digest()] += 1
-        if digests[digest] == 1 and check_image(data, ImageLimits()).reason is None and not pool.is_copy(data):
-            images.append(fit_image(data, size))
-            used.append(photo)
+    photos = list(pool.images(size, texts.keys()))
+    used = [photo for photo, _ in photos]
     _check_texts(source, [texts[photo.id] for photo in used], pool.dropped.total())
     seen = seen_of(used, source, pool.tests)
-    dropped = pool.dropped + Counter(copy=digests.total() - len(digests))
-    return Captioned(np.stack(images), [texts[photo.id] for photo in used], dropped, seen, pool.tests)
+    images = np.stack([pixels for _, pixels in photos])
+    return Captioned(images, [texts[photo.id] for photo in used], pool.dropped, seen, pool.tests)
 
 
 def _check_texts(source: Path, texts: Collection[str], left_out: int = 0) -> None:

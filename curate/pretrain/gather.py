@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,12 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.atomic_io import read_json, write_json, writing
-from driftline.curate.core.outside.images import open_image, square
 from driftline.curate.encoders.seen import NOBODY, Seen
-from driftline.curate.images.checks import ImageLimits, check_image
 from driftline.curate.pretrain.pool import Photo, Pool, open_pool, seen_of
-
-LIMITS = ImageLimits()
 
 
 @dataclass(frozen=True)
@@ -65,31 +60,17 @@ def gather(
 
 
 def _decode(pool: Pool, room: int, path: Path, tick: Callable[[int], None], source: Path) -> dict[str, Any]:
-    used: dict[bytes, Photo] = {}
-    dropped: Counter[str] = Counter()
+    used: list[Photo] = []
     digest = hashlib.sha256()
     with writing(path) as file:
-        for photo, data in pool.images():
-            tick(1)
-            checksum = hashlib.sha256(data).digest()
-            reason = "copy" if checksum in used else check_image(data, LIMITS).reason
-            if reason is not None:
-                dropped[reason] += 1
-            elif not pool.is_copy(data):
-                used[checksum] = photo
-                pixels = fit_image(data, room).tobytes()
-                digest.update(pixels)
-                file.write(pixels)
+        for photo, pixels in pool.images(room, tick=tick):
+            used.append(photo)
+            data = pixels.tobytes()
+            digest.update(data)
+            file.write(data)
     return {
         "n": len(used),
-        "dropped": dict(sorted((dropped + pool.dropped).items())),
+        "dropped": dict(sorted(pool.dropped.items())),
         "sha256": digest.hexdigest(),
-        "seen": asdict(seen_of(used.values(), source, pool.tests)),
+        "seen": asdict(seen_of(used, source, pool.tests)),
     }
-
-
-def fit_image(data: bytes, room: int) -> npt.NDArray[np.uint8]:
-    """Decode an image, resize its shorter edge and crop the centre: (room, room, 3)."""
-    with open_image(data, "An image") as image:
-        image.draft("RGB", (room, room))
-        return square(image, room)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -10,16 +11,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import fingerprint, sha256_file
 from driftline.curate.core.errors import BadConfig, IntegrityError, MissingFile
-from driftline.curate.core.outside.images import IMAGE_SUFFIXES
+from driftline.curate.core.outside.images import IMAGE_SUFFIXES, open_image, square
 from driftline.curate.core.outside.tables import read_parquet
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.encoders.seen import UNKNOWN, Seen
+from driftline.curate.images.checks import ImageLimits, check_image
 from driftline.curate.images.near_duplicates import Hashes, hashes_of
 from driftline.curate.images.shards import read_images, read_tar
 from driftline.curate.metadata.released_ids import mapped, released_ids
@@ -50,7 +54,7 @@ class Pool:
     read: Read
     """ids → (id, bytes) of these"""
     dropped: Counter[str]
-    """reason → photos that were left out; `images` adds near copies"""
+    """reason → photos that were left out; `images` adds those that it leaves out"""
     tests: str
     """"left out", "included" (the caller asked for them), "unknown" (no release says which they are)"""
     compared: tuple[Release, Tested] | None = field(default=None, repr=False)
@@ -70,17 +74,23 @@ class Pool:
         release, tests = self.compared
         return hashes_of(data for _, data in release.images(ids=tests.ids))
 
-    def images(self, ids: Collection[str] | None = None) -> Iterator[tuple[Photo, bytes]]:
-        """The photos with their bytes; ids: of these only. The caller leaves out broken files, then what `is_copy`."""
-        wanted = self.photos.keys() if ids is None else self.photos.keys() & ids
-        return ((self.photos[id_], data) for id_, data in self.read(wanted))
-
-    def is_copy(self, data: bytes) -> bool:
-        """Whether an image that can be decoded is a near copy of a test; it is counted."""
-        if self.compared is None or not is_near(hashes_of([data])[0], self._hashes, self.compared[1].bits):
-            return False
-        self.dropped[COPY] += 1
-        return True
+    def images(
+        self, room: int, ids: Collection[str] | None = None, tick: Callable[[int], None] = lambda n: None
+    ) -> Iterator[tuple[Photo, npt.NDArray[np.uint8]]]:
+        """The photos with their pixels (room, room, 3); ids: of these only. Broken files, exact copies and near copies
+        of tests are left out and counted."""
+        wanted, seen = self.photos.keys() if ids is None else self.photos.keys() & ids, set[bytes]()
+        for id_, data in self.read(wanted):
+            tick(1)
+            checksum = hashlib.sha256(data).digest()
+            reason = "copy" if checksum in seen else check_image(data, ImageLimits()).reason
+            if reason is None and self.compared is not None:
+                reason = COPY if is_near(hashes_of([data])[0], self._hashes, self.compared[1].bits) else None
+            if reason is not None:
+                self.dropped[reason] += 1
+                continue
+            seen.add(checksum)
+            yield self.photos[id_], fit_image(data, room)
 
 
 def open_pool(source: Path, bucket: int | None, include_tests: bool = False) -> Pool:
@@ -215,3 +225,10 @@ def _of_folder(source: Path) -> tuple[list[Photo], Read]:
 def _check_bucket(bucket: int | None, buckets: set[int], images: int) -> None:
     if bucket is not None and not images and bucket not in buckets:
         raise BadConfig(f"There is no image of bucket {bucket}.", f"Available: {sorted(buckets)}.", "Set --bucket.")
+
+
+def fit_image(data: bytes, room: int) -> npt.NDArray[np.uint8]:
+    """Decode an image, resize its shorter edge and crop the centre: (room, room, 3)."""
+    with open_image(data, "An image") as image:
+        image.draft("RGB", (room, room))
+        return square(image, room)

@@ -6,7 +6,7 @@ The result is a folder for open_clip (`open_clip_config.json` and float16 weight
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
 
 Images = npt.NDArray[np.uint8]
-Order = npt.NDArray[np.int64]
 
 
 def model_config(image_size: int = 64, width: int = 16, embed_dim: int = 64) -> dict[str, Any]:
@@ -65,70 +64,52 @@ def train(
     optimiser = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.05, betas=(0.9, 0.98))
     seen_tokens = torch.zeros(config["text_cfg"]["vocab_size"], dtype=torch.bool)
 
-    def embedded(chosen: Order) -> tuple[Any, Any]:
-        pixels = torch.from_numpy(flip_and_shift(images[chosen], rng)).to(device)
-        x = pixels.permute(0, 3, 1, 2).float().div_(255)
-        tokens = tokenizer([captions(int(i), rng) for i in chosen])
-        seen_tokens[tokens] = True
-        image, text, _ = model((x - mean) / std, tokens.to(device))[:3]
-        return image, text
-
+    steps, labels = len(keys) // batch, torch.tensor(numbered(keys), device=device)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, lr, total_steps=epochs * steps, pct_start=0.1)
     losses = []
-    for loss in contrast(
-        embedded, keys, optimiser=optimiser, log_scale=model.logit_scale, lr=lr, epochs=epochs, batch=batch, rng=rng,
-        run_log=run_log,
-    ):  # fmt: skip
-        losses.append(loss)
-        run_log.say(f"epoch {len(losses)}: loss {loss:.3f}")
+    with run_log.progress("train", epochs * steps, "steps") as tick:
+        for epoch in range(epochs):
+            order, total = rng.permutation(len(keys)), 0.0
+            for start in range(0, steps * batch, batch):
+                chosen = order[start : start + batch]
+                pixels = torch.from_numpy(flip_and_shift(images[chosen], rng)).to(device)
+                x = pixels.permute(0, 3, 1, 2).float().div_(255)
+                tokens = tokenizer([captions(int(i), rng) for i in chosen])
+                seen_tokens[tokens] = True
+                image, text, _ = model((x - mean) / std, tokens.to(device))[:3]
+                loss = contrast(image, text, labels[chosen], model.logit_scale.exp())
+                optimiser.zero_grad()
+                loss.backward()
+                optimiser.step()
+                schedule.step()
+                with torch.no_grad():
+                    model.logit_scale.clamp_(0, float(np.log(100)))
+                total += float(loss.detach())
+                tick(1)
+            losses.append(total / steps)
+            run_log.say(f"epoch {epoch + 1}: loss {losses[-1]:.3f}")
     with torch.no_grad():  # zero the random embeddings of tokens that did not occur
         model.token_embedding.weight[~seen_tokens.to(device)] = 0
     save(model, config, out)
     return losses
 
 
-def contrast(
-    embedded: Callable[[Order], tuple[Any, Any]],
-    keys: Sequence[str],
-    optimiser: Any,
-    log_scale: Any,
-    lr: float,
-    epochs: int,
-    batch: int,
-    rng: np.random.Generator,
-    run_log: RunLog,
-) -> Iterator[float]:
-    """Train so that an image and its text are nearer than others; yields the mean loss of every epoch.
+def numbered(keys: Sequence[str]) -> list[int]:
+    """The number of each text; texts of equal words, as tokenizers of CLIP read them, are one."""
+    words = [" ".join(key.lower().split()) for key in keys]
+    code = {key: i for i, key in enumerate(sorted(set(words)))}
+    return [code[key] for key in words]
 
-    embedded: positions (B,) → unit vectors (B, D) of their images and texts. keys: as in `train`. log_scale: the
-    learned logarithm of the inverse temperature. Whole batches only, one-cycle schedule.
-    """
-    import torch
-    from torch.nn import functional
 
-    n, per_epoch = len(keys), len(keys) // batch
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, lr, total_steps=epochs * per_epoch, pct_start=0.1)
-    keys = [" ".join(key.lower().split()) for key in keys]  # as tokenizers of CLIP read them
-    code = {key: i for i, key in enumerate(sorted(set(keys)))}
-    labels = torch.tensor([code[k] for k in keys], device=log_scale.device)
-    with run_log.progress("train", epochs * per_epoch, "steps") as tick:
-        for _ in range(epochs):
-            order, total = rng.permutation(n), 0.0
-            for start in range(0, per_epoch * batch, batch):
-                chosen = order[start : start + batch]
-                image, text = embedded(chosen)
-                same = (labels[chosen][:, None] == labels[chosen][None]).float()
-                target = same / same.sum(1, keepdim=True)
-                logits = log_scale.exp() * image @ text.T
-                loss = (functional.cross_entropy(logits, target) + functional.cross_entropy(logits.T, target)) / 2
-                optimiser.zero_grad()
-                loss.backward()  # type: ignore[no-untyped-call]
-                optimiser.step()
-                schedule.step()
-                with torch.no_grad():
-                    log_scale.clamp_(0, float(np.log(100)))
-                total += float(loss.detach())
-                tick(1)
-            yield total / per_epoch
+def contrast(image: Any, text: Any, labels: Any, scale: Any) -> Any:
+    """The loss that makes an image and its text nearer than others. image, text: (B, D) unit vectors. labels: (B,)
+    numbers of texts; an image's target is shared equally by all texts like its own."""
+    from torch.nn.functional import cross_entropy
+
+    same = (labels[:, None] == labels[None]).float()
+    target = same / same.sum(1, keepdim=True)
+    logits = scale * image @ text.T
+    return (cross_entropy(logits, target) + cross_entropy(logits.T, target)) / 2
 
 
 def flip_and_shift(images: Images, rng: np.random.Generator) -> Images:
