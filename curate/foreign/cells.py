@@ -205,15 +205,6 @@ class TimeColumn:
         return times, Unreadable(count, text, row) if count else Unreadable()
 
 
-def time(column: pa.ChunkedArray, name: str) -> tuple[pa.ChunkedArray, Unreadable]:
-    """(N,) seconds UTC, null for no date: of dates, years, ISO 8601 with or without zone, DD.MM.YYYY, numbers since
-    1970; and what is stated but unreadable. Raises as `TimeColumn.whole`."""
-    whole = TimeColumn(name)
-    whole.add(column)
-    times, unreadable = whole.whole()
-    return pa.chunked_array([pa.array(times.value, mask=times.form >= NO_TIME)]), unreadable
-
-
 def parsed(column: pa.ChunkedArray, name: str, unit: str = "auto") -> Times:
     """The times of a column, or of a part of it: numbers wait for `Times.dated`."""
     column = _flat(column, name)
@@ -233,9 +224,9 @@ def parsed(column: pa.ChunkedArray, name: str, unit: str = "auto") -> Times:
     return Times(value, forms, second + np.int8(DAY * pa.types.is_date(kind)))
 
 
-def per_second(largest: int, unit: str = "auto") -> int:
-    """How many of a unit are a second; auto: that of a column of numbers whose largest one is this."""
-    return UNITS[unit] if unit != "auto" else 10 ** (3 * sum(largest >= LATEST * 1000**k for k in range(3)))
+def per_second(largest: int) -> int:
+    """How many of its unit are a second, of a column of numbers whose largest one is this."""
+    return 10 ** (3 * sum(largest >= LATEST * 1000**k for k in range(3)))
 
 
 def not_seconds(values: Ints) -> str:

@@ -18,7 +18,7 @@ from driftline.curate.core.outside.names import in_either_form
 from driftline.curate.foreign import cells
 from driftline.curate.foreign.cells import NO_TIME, UNREADABLE, TimeColumn
 from driftline.curate.metadata.columns import TimeUnit, id_of_address, printable, safe_id
-from driftline.curate.metadata.schema import SOURCE, whole
+from driftline.curate.metadata.schema import records_with
 
 TIME_FAULTS = {"until": "bad_upload_time", "uploaded": "bad_upload_time", "taken": "bad_capture_time"}
 DEGREES = {"longitude": 180.0, "latitude": 90.0}
@@ -121,15 +121,8 @@ def records_of(
     out["id"] = [safe_id(name) if name else id_of_address(url) if url else None
                  for name, url in zip(named, urls, strict=True)]  # fmt: skip
     fault((i for i, identifier in enumerate(out["id"]) if identifier is None), "bad_id")
-    out["fault"] = [bad.get(i) for i in range(size)]
     raw = {i: faults[i][1] if faults and i in faults else _shown(table, i, columns.values()) for i in bad}
-    out["raw"] = [printable(raw[i]) if i in raw else None for i in range(size)]
-    batch = {name: _array(out.get(name), SOURCE.field(name).type, size) for name in SOURCE.names}
-    if bad:
-        good = pa.array([i not in bad for i in range(size)])
-        batch |= {name: pc.if_else(good, values, None) for name, values in batch.items()
-                  if name not in ("row", "fault", "raw")}  # fmt: skip
-    return pa.RecordBatch.from_arrays(list(batch.values()), schema=SOURCE)
+    return records_with(out, {i: (why, printable(raw[i])) for i, why in bad.items()}, size)
 
 
 def _set_times(out: dict[str, Any], fault: Callable[[Iterable[int], str], None]) -> None:
@@ -185,12 +178,6 @@ def _refuse_rounded(column: pa.ChunkedArray, name: str, row: int) -> None:
             "Expected ids with all their digits, since several photos may have the same rounded id.",
             "Export the table again with this column as text, or choose another column for collection.columns.id.",
         )
-
-
-def _array(values: Any, kind: pa.DataType, size: int) -> pa.Array:
-    if values is None:
-        return pa.nulls(size, kind)
-    return whole(values).cast(kind) if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values, kind)
 
 
 def _shown(table: pa.Table, row: int, names: Iterable[str]) -> str:

@@ -58,6 +58,23 @@ def batch_of(rows: Sequence[Mapping[str, Any]], schema: pa.Schema = SOURCE) -> p
     return pa.RecordBatch.from_pydict({name: [row.get(name) for row in rows] for name in schema.names}, schema=schema)
 
 
+def records_with(columns: Mapping[str, Any], faults: Mapping[int, tuple[str, str]], size: int) -> pa.RecordBatch:
+    """N = size records of SOURCE by column (missing ones are null); of a row with a fault only its number stays, beside
+    fault and raw text."""
+    arrays = {}
+    good = pa.array([i not in faults for i in range(size)]) if faults else None
+    for name, kind in zip(SOURCE.names, SOURCE.types, strict=True):
+        values = columns.get(name)
+        if isinstance(values, pa.Array | pa.ChunkedArray):
+            values = whole(values).cast(kind)
+        else:
+            values = pa.nulls(size, kind) if values is None else pa.array(values, kind)
+        arrays[name] = values if good is None or name == "row" else pc.if_else(good, values, None)
+    for place, name in enumerate(("fault", "raw")):
+        arrays[name] = pa.array([faults[i][place] if i in faults else None for i in range(size)], pa.string())
+    return pa.RecordBatch.from_arrays(list(arrays.values()), schema=SOURCE)
+
+
 def judge_times(table: pa.Table) -> pa.Table:
     """A table of SOURCE in which times outside TIMES are faults: placeholders of databases, or other units."""
     for column, fault in (("uploaded", "bad_upload_time"), ("taken", "bad_capture_time")):

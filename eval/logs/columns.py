@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ BATCH = 1 << 18  # rows that are read at once
 MEMORY = "400MB"  # of DuckDB
 PARQUET, CSV = (
     "SELECT * FROM read_parquet(?)",
-    "SELECT * FROM read_csv(?, header = true, all_varchar = true, quote = '')",
+    "SELECT * FROM read_csv(?, header = true, all_varchar = true)",
 )
 JSON = r"""SELECT CASE WHEN json_array_length(COLUMNS(*)) = 1 THEN COLUMNS(*) ->> '$[0]'
     WHEN json_type(COLUMNS(*)) IN ('ARRAY', 'OBJECT') THEN error('a cell holds a list of several, or a record')
@@ -65,18 +65,31 @@ def _relation(connection: duckdb.DuckDBPyConnection, source: Any) -> tuple[duckd
     if reader != PARQUET:
         with path.open("rb") as file:
             check_encoding(file.read(4), path)
-            quotes = any(b'"' in part for part in iter(lambda: file.read(1 << 22), b""))
-    if reader == CSV and quotes:
-        table, faults = _with_quotes(path)
-        return connection.from_arrow(table), faults
     try:
+        if reader == CSV and not _as_many_rows_as_lines(connection, path):
+            table, faults = _line_by_line(path)
+            return connection.from_arrow(table), faults
         return connection.sql(reader, params=[str(path)]), []
     except RuntimeError as error:  # of the binding of DuckDB, for names that are not UTF-8
         problem = f"{path} has names of columns that are not text ({reason(error)})."
         raise BadInput(problem, "Expected UTF-8.") from None
 
 
-def _with_quotes(path: Path) -> tuple[pa.Table, list[int]]:
+def _as_many_rows_as_lines(connection: duckdb.DuckDBPyConnection, path: Path) -> bool:
+    """Whether DuckDB, which is fast, reads each line below the header as a row."""
+    import duckdb
+
+    lines, end = 0, b"\n"
+    with path.open("rb") as file:
+        while part := file.read(1 << 22):
+            lines, end = lines + part.count(b"\n"), part[-1:]
+    with suppress(duckdb.Error):
+        rows = connection.sql(f"SELECT count(*) FROM ({CSV})", params=[str(path)]).fetchall()[0][0]
+        return bool(rows == lines - (end == b"\n"))
+    return False
+
+
+def _line_by_line(path: Path) -> tuple[pa.Table, list[int]]:
     import pyarrow as pa
 
     faults: list[int] = []

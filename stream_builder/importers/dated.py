@@ -31,7 +31,7 @@ EXPECTED = "Expected a date, a year, ISO 8601 or seconds since 1970 in every row
 def times_of(
     column: pa.ChunkedArray, row_of: RowOf, unit: str = "auto", like: pa.ChunkedArray | None = None
 ) -> Seconds:
-    """(N,) seconds UTC: as `cells.time` reads them. Whole numbers may be small, too, as places in an order are.
+    """(N,) seconds UTC: as `cells.TimeColumn` reads them. Whole numbers may be small, too, as places in an order are.
 
     unit: of numbers; auto: from the largest one of the column, or of `like`. Raises BadInput naming the first row
     without time, and for numbers that are no seconds.

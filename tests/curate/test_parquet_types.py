@@ -71,16 +71,5 @@ def test_a_time_beyond_the_calendar_is_a_bad_time_of_its_row_alone(tmp_path: Pat
     assert found[1]["uploaded"] == 10**9
 
 
-def test_moments_of_an_unknown_zone_are_moments(tmp_path: Path) -> None:
-    found = records(tmp_path, pa.array([10**15 + 5_000_000, 10**15], pa.timestamp("us", tz="Mars/Olympus")), "uploaded")
-    assert [record["uploaded"] for record in found] == [10**9 + 5, 10**9]
-
-
-def test_decimals_are_seconds(tmp_path: Path) -> None:
-    found = records(tmp_path, pa.array([Decimal("1234567890.50"), Decimal("1e30")], pa.decimal256(60, 2)), "uploaded")
-    assert found[0]["uploaded"] == 1_234_567_890
-    assert found[1]["fault"] == "bad_upload_time"
-
-
 def test_text_that_is_not_utf8_is_named(tmp_path: Path) -> None:
     assert {record["fault"] for record in records(tmp_path, BAD_UTF8, "label")} == {"not_utf8"}

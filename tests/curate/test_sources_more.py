@@ -20,7 +20,6 @@ import pytest
 from PIL import Image
 from pydantic import ValidationError
 
-from driftline.curate.core.errors import BadInput
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.times.dates import seconds_of
 from driftline.curate.fetch.run import FetchSettings, fetch
@@ -220,11 +219,6 @@ class TestParquet:
         finally:
             server.shutdown()
             server.server_close()
-
-    def test_another_kind_of_file_is_named(self, tmp_path: Path) -> None:
-        (tmp_path / "t.parquet").write_bytes(b"no parquet at all")
-        with pytest.raises(BadInput, match=r"t\.parquet cannot be read"):
-            list(Parquet(path=tmp_path / "t.parquet", columns={"url": "a", "uploaded": "b"}).batches())
 
 
 class TestHuggingFace:

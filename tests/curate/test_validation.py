@@ -277,7 +277,7 @@ class TestAnswers:
 
     def test_a_line_without_a_cell_is_an_error(self, tmp_path: Path) -> None:
         (tmp_path / "r.csv").write_text("Input.batch,Input.item,Answer.labels\nb1,i1\n")
-        with pytest.raises(BadInput, match=r"line 2 has 2 cells, the header 3"):
+        with pytest.raises(BadInput, match=r"line 2: wrong column count"):
             read([tmp_path / "r.csv"], BATCH)
 
     def test_columns_may_come_in_any_order(self, tmp_path: Path) -> None:

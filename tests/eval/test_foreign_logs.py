@@ -47,13 +47,6 @@ def refused(source: Any, **more: Any) -> str:
     return str(caught.value)
 
 
-def test_a_column_with_empty_cells_that_pandas_made_floats_has_the_same_classes(tmp_path: Path) -> None:
-    label = log()["label"].astype(float).mask(np.arange(ROWS) % 3 == 0)
-    path = written(tmp_path, log(label=label))
-    assert "1.0" in path.read_text()
-    assert accuracy(path) == pytest.approx(RIGHT, abs=0.02)
-
-
 def test_ids_of_a_label_file_that_became_floats_are_the_same_ids(tmp_path: Path) -> None:
     path = written(tmp_path, log().drop(columns="label"))
     late = written(tmp_path, log()[["id", "label"]].astype(float), "labels.csv")
@@ -63,14 +56,6 @@ def test_ids_of_a_label_file_that_became_floats_are_the_same_ids(tmp_path: Path)
 def test_versions_keep_their_point(tmp_path: Path) -> None:
     path = written(tmp_path, log(version=["1.0", "1"] * (ROWS // 2)))
     assert [one.name for one in dl.age(path).versions] == ["1", "1.0"]
-
-
-@pytest.mark.parametrize("form", ["%d.%m.%Y", "%d.%m.%Y %H:%M", "%d.%m.%Y %H:%M:%S"])
-def test_dates_with_points_begin_with_the_day(form: str, tmp_path: Path) -> None:
-    path = written(tmp_path, log(time=pd.to_datetime(log()["time"]).dt.strftime(form)))
-    aged = dl.age(path, versions={"v1": "2026-01-01"})
-    assert len(aged.source) == ROWS
-    assert aged.json()["cells"][1]["from"] == "2026-02-01"
 
 
 @pytest.mark.parametrize("form", ["%m/%d/%Y", "%d/%m/%Y %H:%M", "%m/%d/%Y %I:%M %p", "week %W"])
@@ -147,11 +132,3 @@ def test_times_of_data_frames_are_read_in_each_unit_and_zone(unit: Any, zone: st
         read = read_log([source])
         assert read.time.tolist() == expected
         assert (read.label_time - read.time == 86_400).all()
-
-
-def test_a_version_whose_rows_do_not_count_is_none() -> None:
-    k = np.arange(ROWS)
-    frame = log(version=np.where(k % 3 == 0, "v0", "v1"), prediction=np.where(k % 3 == 0, None, "1"))
-    aged = dl.age(frame)
-    assert [one.name for one in aged.versions] == ["v1"]
-    assert "400 rows without a prediction are not used." in aged.notes

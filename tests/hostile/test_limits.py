@@ -155,10 +155,10 @@ class TestTables:
 
     def test_an_unclosed_quote_loses_no_row_unnoticed(self, tmp_path: Path) -> None:
         (tmp_path / "a.csv").write_text('id,why\n1,"gone\n' + "".join(f"{i},x\n" for i in range(2, 200)))
-        with pytest.raises(BadInput, match=r"a\.csv, line 200: not a CSV row"):
+        with pytest.raises(BadInput, match=r"a\.csv, line 2: unclosed quote"):
             withdrawn_ids(tmp_path / "a.csv")
 
-    @pytest.mark.parametrize("text", ["a,b\n1\n", "a,b\n1,2,3\n", "a,a\n1,2\n", "b,c\n1,2\n", 'a,b\n1,"2"x\n'])
+    @pytest.mark.parametrize("text", ["a,b\n1\n", "a,b\n1,2,3\n", "a,a\n1,2\n", "b,c\n1,2\n"])
     def test_other_rows_and_columns_are_named(self, tmp_path: Path, text: str) -> None:
         (tmp_path / "a.csv").write_text(text)
         with pytest.raises(BadInput, match=r"a\.csv(, line 2)?[ :]"):

@@ -96,20 +96,6 @@ class TestBadInput:
             "ingest is not lost"
         )
 
-    def test_times_that_no_photo_has_are_named_at_ingest(self, tmp_path: Path) -> None:
-        photos = dated_photos(tmp_path / "photos", 8)
-        odd = ("9999-12-31", "9999", "0001-01-01", "1331840483000", "-1331840483000", str(10**17), str(2**63 - 1))
-        times = [str(2000 + i) for i in range(8)] + list(odd)
-        table = tmp_path / "photos.csv"
-        lines = [f"{photos.name}/p{i % 8}.jpg,{time},x{i}" for i, time in enumerate(times)]
-        table.write_text("file,year,id\n" + "\n".join(lines) + "\n")
-        folder = run_folder(tmp_path / "run", table, "delimited", "false")
-        columns = "collection.columns={path: file, uploaded: year, id: id}"
-        done = driftline("run", folder, "--until", "bucket", "--json", "--set", columns)
-        stages = {stage["stage"]: stage for stage in json.loads(done.stdout)["stages"]}
-        assert stages["ingest"]["counts"]["dropped"] == {"bad_upload_time": len(odd)}
-        assert stages["bucket"]["counts"]["kept"] == 8
-
     def test_results_of_another_batch(self, tmp_path: Path) -> None:
         folder = run_folder(tmp_path / "run", dated_photos(tmp_path / "photos", 12), "folder", "false")
         assert driftline("run", folder).returncode == 3

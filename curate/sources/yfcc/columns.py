@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from driftline.curate.core.parsing import degrees, integers, local_seconds, plus_decode
 from driftline.curate.metadata.columns import LONGEST_RAW
-from driftline.curate.metadata.schema import SOURCE
+from driftline.curate.metadata.schema import SOURCE, records_with
 
 # Names as in the SQLite form, in the order of the parts of 2014.
 NAMES = (
@@ -39,13 +39,10 @@ def records(
         ("bad_upload_time", pc.and_(pc.is_null(seconds), pc.not_equal(uploaded, ""))),
         ("bad_marker", pc.invert(pc.is_in(marker, pa.array(["0", "1"])))),
     )
-    fault = np.full(n, None, object)
-    for name, mask in reversed(checks):
-        fault[mask.to_numpy(zero_copy_only=False).astype(bool)] = name
-    bad = np.array([f is not None for f in fault], bool) if fault.any() else np.zeros(n, bool)
-    texts = [None] * n
-    for i in np.flatnonzero(bad):
-        texts[i] = raw(int(i))[:LONGEST_RAW]  # type: ignore[call-overload]
+    faults: dict[int, tuple[str, str]] = {}
+    for name, mask in checks:
+        for i in np.flatnonzero(mask.to_numpy(zero_copy_only=False).astype(bool)).tolist():
+            faults.setdefault(i, (name, raw(i)[:LONGEST_RAW]))
 
     def missing(values: pa.Array) -> pa.Array:
         return pc.if_else(pc.equal(values, ""), None, values)
@@ -69,15 +66,7 @@ def records(
         "longitude": degrees(columns["longitude"]),
         "latitude": degrees(columns["latitude"]),
     }
-    batch = pa.RecordBatch.from_arrays(
-        [decoded.get(f.name, pa.nulls(n, f.type)).cast(f.type) for f in SOURCE], schema=SOURCE
-    )
-    if bad.any():  # a faulty record keeps only its row, fault and raw text
-        keep = {"row": decoded["row"], "fault": pa.array(fault, pa.string()), "raw": pa.array(texts, pa.string())}
-        mask = pa.array(~bad)
-        batch = pa.RecordBatch.from_arrays(
-            [keep.get(f.name, pc.if_else(mask, batch[f.name], pa.scalar(None, f.type))) for f in SOURCE], schema=SOURCE
-        )
+    batch = records_with(decoded, faults, n)
     if not earlier:
         return batch
     faulty = pa.Table.from_pylist(list(earlier), schema=SOURCE)

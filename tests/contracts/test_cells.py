@@ -1,0 +1,258 @@
+"""What a cell means is the same in photo tables and in logs of a service, in each kind of file."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import driftline as dl
+from driftline.curate.core.errors import BadInput
+from driftline.curate.core.times.dates import seconds_of
+from driftline.curate.sources.table import Delimited, Parquet, TableSource
+from driftline.eval.logs.reading import read_log
+
+DOORS = list(product(("photos", "log"), ("csv", "jsonl", "parquet")))
+RULES: dict[str, tuple[str, Sequence[Any], Sequence[Any]]] = {
+    "nothing": ("label", ["nan", "NULL", " None ", "NA", "n/a", "nil", "<NA>", "\\N", "-", "", None, "cat"],
+                [None] * 11 + ["cat"]),
+    "text": ("label", ["007", "01", "1e3", "true", "no", " cat "], ["007", "01", "1e3", "true", "no", "cat"]),
+    "whole floats": ("label", [1.0, 2.0, None], ["1", "2", None]),
+    "years": ("time", [2019, 1909], ["2019-01-01", "1909-01-01"]),
+    "years beside nothing": ("time", [2019.0, None, 1909.0], ["2019-01-01", None, "1909-01-01"]),
+    "months": ("time", ["2019-03"], ["2019-03-01"]),
+    "days": ("time", ["2019-03-04", "nan"], ["2019-03-04", None]),
+    "days with points": ("time", ["04.03.2019", "4.3.2019"], ["2019-03-04", "2019-03-04"]),
+    "no zone": ("time", ["2025-06-01 00:00:01", "2025-06-01T00:00:01.250"], ["2025-06-01T00:00:01"] * 2),
+    "zones": ("time", ["2025-06-01T00:00+0530", "2025-05-31 18:30:00 UTC", "2025-05-31T18:30:00.000Z"],
+              ["2025-05-31T18:30:00"] * 3),
+    "seconds": ("time", [1_546_300_800, 1_546_300_801], ["2019-01-01", "2019-01-01T00:00:01"]),
+    "milliseconds": ("time", [1_546_300_800_999], ["2019-01-01"]),
+    "nanoseconds": ("time", [1_546_300_800_000_000_001], ["2019-01-01"]),
+    "numbers that are no date": ("time", [0, -1, 2**31 - 1, 9_999_999_999_999, 1_546_300_800],
+                                 [None] * 4 + ["2019-01-01"]),
+    "midnight of 1970": ("time", ["1970-01-01", "1970-01-01T01:00:00", "1971-01-01"], [None, None, "1971-01-01"]),
+}  # fmt: skip
+
+
+def table(folder: Path, kind: str, rows: list[dict[str, Any]]) -> Path:
+    path = folder / f"t.{kind}"
+    if kind == "csv":
+        cells = [["" if cell is None else str(cell) for cell in row.values()] for row in rows]
+        path.write_text("\n".join([",".join(rows[0]), *map(",".join, cells)]) + "\n")
+    elif kind == "jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    return path
+
+
+def rows_of(role: str, values: Sequence[Any]) -> list[dict[str, Any]]:
+    fixed = {"time": "2020-05-05T12:00:00", "prediction": "cat", "label": "cat"}
+    return [{**fixed, "id": f"p{i}", "version": f"v{i}", "url": f"http://h/{i}", role: v} for i, v in enumerate(values)]
+
+
+def photos(kind: str, folder: Path, role: str, values: Sequence[Any], **settings: Any) -> TableSource:
+    columns = {"url": "url", "uploaded": "time", "label": "label", "id": "id"}
+    path = table(folder, kind, rows_of(role, values))
+    return (Parquet if kind == "parquet" else Delimited)(path=path, columns=columns, **settings)
+
+
+def records(source: TableSource, column: str) -> list[Any]:
+    """The column; of a row that cannot be read its fault."""
+    rows = pa.Table.from_batches(source.batches()).to_pylist()
+    return [row["fault"] or row[column] for row in rows]
+
+
+def read(door: str, kind: str, folder: Path, role: str, values: Sequence[Any]) -> list[Any]:
+    """Of each row, what its cell means."""
+    if door == "photos":
+        return records(photos(kind, folder, role, values), "uploaded" if role == "time" else role)
+    log = read_log([table(folder, kind, rows_of(role, values))])
+    means: dict[str, Any] = dict.fromkeys(f"v{i}" for i in range(len(values)))
+    for k, version in enumerate(log.version.tolist()):
+        label = log.classes[log.label[k]] if log.label[k] >= 0 else None
+        means[log.versions[version]] = int(log.time[k]) if role == "time" else label
+    return list(means.values())
+
+
+@pytest.mark.parametrize(("door", "kind"), DOORS)
+@pytest.mark.parametrize("rule", RULES)
+def test_a_cell_means_the_same_at_every_door(rule: str, door: str, kind: str, tmp_path: Path) -> None:
+    role, values, means = RULES[rule]
+    if role == "time":
+        means = [None if text is None else seconds_of(text) for text in means]
+    assert read(door, kind, tmp_path, role, values) == list(means)
+
+
+@pytest.mark.parametrize(("door", "kind"), DOORS)
+@pytest.mark.parametrize(
+    ("times", "words"),
+    [
+        ([1_546_300_800_000] * 3 + [1_546_300_800], "two units: 1 of 4 are such as 1546300800, the others"),
+        ([20190304, 20200229], "all rows would lie in 1970. It looks like days, YYYYMMDD"),
+        ([43528.5, 43529.25], "all rows would lie in 1970. It looks like days, since 1970 or of a spread"),
+    ],
+)
+def test_numbers_that_are_no_times_are_refused(
+    times: list[Any], words: str, door: str, kind: str, tmp_path: Path
+) -> None:
+    with pytest.raises(BadInput, match=rf"t\.{kind}: .*{words}"):
+        read(door, kind, tmp_path, "time", times)
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+@pytest.mark.parametrize(
+    ("value", "last"),
+    [
+        (1905, "1905-12-31T23:59:59"),
+        ("2019-02", "2019-02-28T23:59:59"),
+        ("2019-02-03", "2019-02-03T23:59:59"),
+        ("2019-02-03T00:00:00", None),
+        (1_550_000_000, None),
+    ],
+)
+def test_a_year_month_or_day_is_one_until_its_last_second(
+    value: Any, last: str | None, kind: str, tmp_path: Path
+) -> None:
+    until = [None if last is None else seconds_of(last)]
+    assert records(photos(kind, tmp_path, "time", [value]), "until") == until
+
+
+@pytest.mark.parametrize(
+    ("unit", "value", "date"),
+    [
+        ("excel", 43528, "2019-03-04"),
+        ("excel", 43528.5, "2019-03-04T12:00:00"),
+        ("month", 201903, "2019-03-01"),
+        ("day", 20190304, "2019-03-04"),
+        ("us", 1546300800000001, "2019-01-01"),
+        ("s", 86400, "1970-01-02"),
+        ("year", 2019, "2019-01-01"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_the_unit_that_is_set_counts(kind: str, unit: str, value: Any, date: str, tmp_path: Path) -> None:
+    source = photos(kind, tmp_path, "time", [value, None], time_unit=unit)
+    assert records(source, "uploaded") == [seconds_of(date), None]
+
+
+@pytest.mark.parametrize("text", ["0000-00-00", "2019.5", "20l9", "0000-01-01", "10000-01-01", "20190230"])
+def test_a_date_that_no_calendar_has_is_the_fault_of_its_row(text: str, tmp_path: Path) -> None:
+    source = photos("csv", tmp_path, "time", [text, "2019-02-28"], time_unit="day")
+    assert records(source, "uploaded") == ["bad_upload_time", seconds_of("2019-02-28")]
+
+
+@pytest.mark.parametrize("value", ["3.55779E+09", "4E+17", "1.2e+018", float(2**60)])
+def test_ids_that_a_spreadsheet_rounded_are_refused(value: Any, tmp_path: Path) -> None:
+    kind = "parquet" if isinstance(value, float) else "csv"
+    with pytest.raises(BadInput, match="row 2 has the id .*rounded"):
+        records(photos(kind, tmp_path, "id", [7.0 if kind == "parquet" else "3557794192", value]), "id")
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_zeros_of_ids_that_are_whole_numbers_are_removed(kind: str, tmp_path: Path) -> None:
+    assert records(photos(kind, tmp_path, "id", [3557794192.0, 3.0]), "id") == ["3557794192", "3"]
+
+
+def test_spellings_of_one_class_are_named(tmp_path: Path) -> None:
+    assert photos("jsonl", tmp_path, "label", ["Car", "car", "car", "01", "1", "bus"]).survey().notes == (
+        "`01` (1 photos), `1` (1 photos) are different classes.",
+        "`Car` (1 photos), `car` (2 photos) are different classes.",
+    )
+
+
+@pytest.mark.parametrize("door", ["photos", "log"])
+def test_an_unclosed_quote_costs_its_own_line(door: str, tmp_path: Path) -> None:
+    """Read = kept + dropped, counted in lines of the file."""
+    rows = [{"time": "2020", "id": f"p{i}", "version": "v", "prediction": "cat", "label": "cat"} for i in range(40)]
+    path = table(tmp_path, "csv", rows)
+    path.write_text(path.read_text().replace("p5,", '"p5,').replace("p20,", 'p20",').rstrip("\n"))
+    if door == "log":
+        counts = read_log([path]).counts
+        assert (counts["read"], counts["not_a_row"], counts["labelled"]) == (40, 1, 39)
+    else:
+        faults = records(Delimited(path=path, columns={"path": "id", "uploaded": "time"}), "fault")
+        assert [i for i, why in enumerate(faults) if why == "unclosed_quote"] == [5]
+        assert len(faults) == 40
+
+
+def test_what_a_few_rows_state_and_nobody_can_read_is_counted_with_the_first(tmp_path: Path) -> None:
+    rows = [{"time": "2020-01-01", "id": f"p{i}", "version": "v", "prediction": "a"} for i in range(200)]
+    rows[7]["time"] = "soon"
+    log = read_log([table(tmp_path, "csv", rows)])
+    assert (log.counts["unreadable_time"], log.counts["no_time"], len(log)) == (1, 0, 199)
+    assert "the time is stated and cannot be read in 1 rows, the first is 'soon' in row 8." in " ".join(log.notes)
+    source = Delimited(path=tmp_path / "t.csv", columns={"path": "id", "uploaded": "time"})
+    assert source.survey().notes == ("uploaded is stated and cannot be read in 1 rows, the first is 'soon' in row 8.",)
+
+
+@pytest.mark.parametrize("word", ["none", "-1"])
+def test_a_word_for_nothing_that_is_answered_and_labelled_is_a_class(word: str, tmp_path: Path) -> None:
+    rows = [{"time": "2020", "id": f"p{i}", "version": "v", "prediction": word, "label": word} for i in range(3)]
+    assert read_log([table(tmp_path, "csv", rows)]).classes == [word]
+    labels = read_log([table(tmp_path, "csv", [row | {"prediction": "cat"} for row in rows])])
+    assert (labels.classes, labels.counts["labelled"]) == (["cat"], 0)
+
+
+def test_labels_that_came_before_their_predictions_are_refused() -> None:
+    row = {"time": "2020-01-02T12:00:00", "id": "p", "version": "v", "prediction": "a", "label": "a"}
+    with pytest.raises(BadInput, match="1 labels came before their predictions, the first at 2020-01-01T12:00:00Z"):
+        read_log([[row | {"label_time": "2020-01-01T12:00:00"}]])
+
+
+CASES: dict[str, tuple[dict[str, str], Any]] = {
+    "g0_plain.csv": ({}, 0.9217),
+    "g10_version_without_predictions.csv": ({}, "No row is left of v2."),
+    "g10_version_without_times.csv": ({}, "No row is left of v2."),
+    "g11_quotes.csv": ({}, "lines that are no rows: 1, the first is line 101."),
+    "g11_quotes.tsv": ({}, 0.9217),
+    "g1_mdy_ambiguous.jsonl": ({}, "the time is '01-02-2026' in row 1"),
+    "g5_bool_half.parquet": ({"labels": "g5_labels_second_half.csv"}, 0.9217),
+    "g6_case_half.csv": ({}, "`Bird` (100 answers, 0 labels), `bird` (98 answers, 188 labels) are different classes."),
+    "g6_probability_1dec.csv": ({}, "The predictions are 11 numbers such as 0."),
+    "h1_binary.parquet": ({"labels": "h1_labels.csv"}, 0.9217),
+}
+
+
+@pytest.mark.shared(twin="tests/contracts/test_cells.py::test_a_cell_means_the_same_at_every_door")
+@pytest.mark.parametrize("name", CASES)
+def test_logs_that_people_reported_have_their_accuracy_or_a_sentence(name: str, shared: Path) -> None:
+    cases = shared / "cases_nov"
+    more, expected = CASES[name]
+    try:
+        aged = dl.age(cases / name, **{key: cases / value for key, value in more.items()})
+    except BadInput as refusal:
+        said, accuracy = str(refusal), 0.0
+    else:
+        log = aged.source
+        said, accuracy = " ".join(aged.notes), float(np.mean((log.label == log.prediction)[log.label >= 0]))
+    assert expected in said if isinstance(expected, str) else round(accuracy, 4) == expected
+
+
+@pytest.mark.shared(twin="tests/contracts/test_cells.py::test_an_unclosed_quote_costs_its_own_line")
+@pytest.mark.parametrize(
+    ("name", "columns", "rows", "faults"),
+    [
+        ("a1_quotes.tsv", {"url": "url", "uploaded": "year", "title": "title"}, 40, {}),
+        ("a1_quotes_close.tsv", {"url": "url", "uploaded": "year", "title": "title"}, 40, {}),
+        ("h5_quotes.csv", {"path": "id", "uploaded": "time", "label": "label"}, 200, {"unclosed_quote": 1}),
+        ("h1_binary_label.parquet", {"url": "url", "uploaded": "year", "label": "label", "licence": "lic"}, 40, {}),
+    ],
+)
+def test_tables_that_people_reported_keep_their_rows(
+    name: str, columns: dict[str, str], rows: int, faults: dict[str, int], shared: Path
+) -> None:
+    path = shared / "cases_nov" / name
+    kind: Any = {".parquet": Parquet}.get(path.suffix, Delimited)
+    more = {"delimiter": "\t"} if path.suffix == ".tsv" else {}
+    reasons = records(kind(path=path, columns=columns, **more), "fault")
+    assert (len(reasons), Counter(filter(None, reasons))) == (rows, faults)
