@@ -341,7 +341,7 @@ class AnswerStore:
         )
         batch = self.batch["batch"]
         return [
-            (item, f"{item}-{annotator}", annotator, "Undone" if undone else "Submitted", number, round(seconds),
+            (item, f"{item}-{annotator}", annotator, "Undone" if undone else "Submitted", number, seconds,
              batch, item, "|".join(json.loads(labels)), "yes" if sensitive else "no", note or "")
             for annotator, item, labels, sensitive, seconds, note, number, undone in answers
         ]  # fmt: skip

@@ -194,7 +194,6 @@ def status(
     """
     from driftline.curate.metadata.withdrawals import NAME, withdrawals
     from driftline.pipelines.run import runner
-    from driftline.pipelines.run.state import left_over
 
     folder, changes, of_reasons = path_of(run), changes_of(settings), several(reason)
     context = context_of_last(folder, changes, True)
@@ -207,11 +206,9 @@ def status(
 
         rows = rows_of(folder, of_reasons)
         return Shown({"stages": entries, "dropped": rows}, text(rows, context.config))
-    others = left_over(folder)
     withdrawn = [one.id for one in withdrawals(folder / NAME)]
-    document: Answer = {"stages": entries} | ({"left_over": others} if others else {})
-    document |= {"withdrawn": withdrawn} if withdrawn else {}
-    lines = [*filter(None, [kept_text(context, changes)]), runner.table(entries), *([others] if others else [])]
+    document: Answer = {"stages": entries} | ({"withdrawn": withdrawn} if withdrawn else {})
+    lines = [*filter(None, [kept_text(context, changes)]), runner.table(entries)]
     if withdrawn:
         from driftline.curate.release.selection import few  # imports numpy
 

@@ -27,7 +27,6 @@ from driftline.pipelines.run.state import (
     begun_of,
     done_of,
     folder_of,
-    left_over,
     settle,
     write_changes,
 )
@@ -185,8 +184,6 @@ def run(
                 left.unlink(missing_ok=True)
         for stage in make(context):
             settle(folder_of(context.root, stage.name))
-        if others := left_over(context.root):
-            run_log.say(others)
         if (context.root / INTENT).is_file():
             from driftline.pipelines.run.leaving import resume
 

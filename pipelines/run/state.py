@@ -83,20 +83,6 @@ def folder_of(root: Path, name: str) -> Path:
     return root / "stages" / f"{number:02d}_{name}"
 
 
-def left_over(root: Path) -> str:
-    """A sentence that names the folders in `DIR/stages` of no stage in the list; "" without one.
-
-    A stage that is removed, renamed or inserted before others leaves them: folders are numbered by the list.
-    """
-    ours = {folder_of(root, name).name for name in STAGES}
-    names = [path.name for path in sorted((root / "stages").glob("*")) if path.is_dir()]
-    others = [name for name in names if name.removesuffix(".next").removesuffix(".old") not in ours]
-    if not others:
-        return ""
-    way_out = "another list of stages made this; nothing reads it, and it can be deleted"
-    return f"{root / 'stages'} has {', '.join(others)}, which is of no stage: {way_out}."
-
-
 def beside(folder: Path, word: str) -> Path:
     """Where new work is done while old output is kept (`next`), and where old output goes at last (`old`)."""
     return folder.with_name(f"{folder.name}.{word}")

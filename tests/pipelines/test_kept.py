@@ -150,7 +150,7 @@ class TestSwap:
             raise KeyboardInterrupt
 
         monkeypatch.setattr(Embed, "run", killed)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt, match="Stopped in embed. Kept: ingest, filter, fetch, .* Go on: drift"):
             run(context(finished, "embed.batch=7"))
         monkeypatch.undo()
         new = beside(folder_of(finished, "embed"), "next")

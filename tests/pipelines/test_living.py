@@ -9,7 +9,6 @@ import shutil
 import sqlite3
 import subprocess
 import time
-from collections import Counter
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -359,41 +358,6 @@ def questions_left(at: Context) -> int:
 
 
 class TestLocalAnswers:
-    @pytest.mark.proof("journey")
-    @pytest.mark.parametrize("store", ["true", "false"])
-    def test_every_answer_counts_in_every_month_and_nothing_is_asked_twice(self, town, tmp_path, store):
-        root = town.run(tmp_path / "run", 60, LOOSE)
-        here = context(root, *PUBLISHED, f"store.use={store}")
-        typed = Counter[tuple[str, str]]()
-
-        def answers(who: str, most: int = 1000) -> int:
-            photos = annotate(here, town, who, most)
-            typed.update((who, photo) for photo in photos)
-            return len(photos)
-
-        with counted(town):
-            assert grow(here, until="tally")["state"] == "waiting"
-            first = questions_left(here)
-            assert answers("Zoë O'Neill") == first
-            half = answers("bob", first // 2)
-            assert questions_left(here) == first - half, "answers that nothing exported yet"
-            for lines in (85, 110):
-                town.write(root, lines)
-                assert grow(here, until="tally")["state"] == "waiting"
-                left = questions_left(here)
-                new = answers("Zoë O'Neill")
-                assert (answers("bob"), questions_left(here)) == (left, 0)
-                assert 0 < new < len({photo for _, photo in typed})
-                assert grow(here, until="tally")["state"] == "done"
-        assert set(typed.values()) == {1}, "asked twice"
-        counts = pq.read_table(root / "stages" / "08_tally" / "answers.parquet")
-        assert Counter(counts["id"].to_pylist()) == Counter(photo for _, photo in typed)
-        assert counts["fault"].null_count == len(typed)
-        files = sorted((root / "answers").iterdir())
-        assert len(files) == 3, "one a batch"
-        assert sum(path.read_text().count("Submitted") for path in files) == len(typed)
-        assert (root / "store").exists() == (store == "true")
-
     def test_two_people_answer_two_batches_at_once_and_a_concept_that_changed_is_named(self, built, town):
         here, other = context(built), context(built, THIRD)
         run(here, until="ask")

@@ -12,7 +12,6 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from support.console import answer, driftline
 from support.helpers import album
 from support.small_runs import unpacked
 
@@ -98,17 +97,6 @@ class TestRun:
         run = dl.Run.open(finished)
         states = {entry["stage"]: entry["state"] for entry in run.status({"release.per_class": 3})}
         assert (states["tally"], states["publish"]) == ("done", "stale")
-
-    def test_folders_of_another_list_of_stages_are_named(self, finished: Path) -> None:
-        """A stage that was inserted, removed or renamed gives others another number."""
-        assert "left_over" not in answer("status", str(finished), "--json")
-        (finished / "stages" / "05_dedupe").mkdir()
-        (finished / "stages" / "08_publish.next").mkdir()
-        (finished / "stages" / "09_publish.next").mkdir()
-        sentence = f"{finished / 'stages'} has 05_dedupe, 08_publish.next, which is of no stage"
-        assert answer("status", str(finished), "--json")["left_over"].startswith(sentence)
-        assert sentence in driftline("status", str(finished)).stdout
-        assert sentence in driftline("run", str(finished)).stderr
 
     def test_two_releases_of_one_run_are_refused_by_name(self, finished: Path) -> None:
         shutil.copytree(finished / "stages" / "09_publish", finished / "stages" / "08_publish")
