@@ -9,7 +9,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -84,16 +84,3 @@ class RunLog:
 
             yield tick
         self.write("end", what=what, done=done, seconds=round(time.monotonic() - started, 3))
-
-
-def last_event(path: Path, event: str, **fields: Any) -> dict[str, Any] | None:
-    """The last event of this kind in a log with these fields; None if there is none."""
-    last = None
-    if path.is_file():
-        with path.open(encoding="utf-8", errors="replace") as file:
-            for line in file:
-                with suppress(ValueError):
-                    entry = json.loads(line)
-                    if isinstance(entry, dict) and {"event": event, **fields}.items() <= entry.items():
-                        last = entry
-    return last

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,20 +27,20 @@ from driftline.pipelines.stages.embed import BUILT_IN, spec_of
 
 LOOKED_AT = 1_000  # photos whose bytes are counted
 TYPICAL = 120_000  # bytes of a photo behind an address: Flickr's medium size
-BATCH = 8  # images that are embedded to measure the model's speed
 HOSTS = 3
 
 
 def forecast(context: Context, plans: Sequence[Verdict], borders: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """What the planned stages need, as plain data; changes nothing. borders: that `driftline grow` would keep.
 
-    Loads the model if it is on this machine, to check it and to measure its speed; opens a connection to the servers
-    that would be asked, and sends nothing.
+    Loads the model if it is on this machine, to check it; opens a connection to the servers that would be asked, and
+    sends nothing.
     """
     todo = {p.stage for p in plans if p.action != "skip"}
     problems: dict[str, None] = {}
+    model = _model(context, bool(todo & {"embed", "retrieve"}))
     for stage in make(context):
-        if stage.name in todo - {"embed", "retrieve"}:
+        if stage.name in (todo if model["state"] == "here" else todo - {"embed", "retrieve"}):
             _noted(problems, stage.check)
     sample = _noted(problems, lambda: sample_of(context, todo))
     rows = None if sample is None else round(sample.photos)
@@ -56,14 +55,9 @@ def forecast(context: Context, plans: Sequence[Verdict], borders: Mapping[str, A
     if sample is not None and any(p.stage == "bucket" for p in plans):
         pieces = _noted(problems, lambda: _cut(context, sample, todo, borders))
     buckets = None if pieces is None else pieces.sizes
-    model = _model(context, bool(todo & {"embed", "retrieve"}))
-    rate = None
-    if todo & {"embed", "retrieve"}:
-        if model["state"] == "missing":
-            because = f"{model['server']} does not answer"
-            problems[str(unreachable(context.config.embed.model, context.config.embed.weights, because))] = None
-        elif model["state"] == "here":
-            rate = _noted(problems, lambda: _embedding_rate(context))
+    if model["state"] == "missing":
+        because = f"{model['server']} does not answer"
+        problems[str(unreachable(context.config.embed.model, context.config.embed.weights, because))] = None
     network = _network(context, urls) if "fetch" in todo else {}
     if network and not any(network.values()):
         problems[f"No server of the photos answers: {', '.join(network)}."] = None
@@ -72,7 +66,6 @@ def forecast(context: Context, plans: Sequence[Verdict], borders: Mapping[str, A
     if sample is not None and "publish" in todo:
         refused = without_licence(context, sample.table, problems)
     counts = records(context, todo, rows, photos, wanted)
-    estimates = times(context, counts, bool(urls), rate, needed or {})
     return {
         "photos": None if sample is None else {
             "expected": photos, "at_most": bool(urls) and basis is None, "addresses": rows if urls else None,
@@ -94,8 +87,7 @@ def forecast(context: Context, plans: Sequence[Verdict], borders: Mapping[str, A
         "model": model,
         "network": network,
         "again": needed,
-        "seconds": {name: seconds for name, (seconds, _) in estimates.items()},
-        "seconds_known_by": {name: basis for name, (_, basis) in estimates.items()},
+        "seconds": times(context, counts, needed or {}),
         "reused": [p.stage for p in plans if p.action == "skip"],
         "problems": list(problems),
     }  # fmt: skip
@@ -202,28 +194,6 @@ def _model(context: Context, needed: bool) -> dict[str, Any]:
     return document | {"state": state, "server": server, "megabytes": model.megabytes if model else None}
 
 
-def _embedding_rate(context: Context) -> float | None:
-    """Images a second of one process, measured; None for vectors that are made elsewhere. Raises if the model cannot
-    be loaded."""
-    for stage in make(context):
-        if stage.name in ("embed", "retrieve"):
-            stage.check()
-    if context.config.embed.vectors is not None:
-        return None
-    import torch
-    from PIL import Image
-
-    from driftline.curate.core.executor.torch_threads import one_thread
-
-    encoder = spec_of(context).load()
-    with one_thread():
-        batch = torch.stack([encoder.prepare(Image.new("RGB", (256, 256)))] * BATCH)
-        encoder.images(batch)
-        started = time.perf_counter()
-        encoder.images(batch)
-    return BATCH / (time.perf_counter() - started)
-
-
 def _network(context: Context, urls: Sequence[str]) -> dict[str, bool]:
     """The most frequent servers, and whether they answer."""
     places = [f"{parts.scheme}://{parts.netloc}" for parts in map(urlsplit, urls)]
@@ -232,16 +202,6 @@ def _network(context: Context, urls: Sequence[str]) -> dict[str, bool]:
     refused = guard("refuse" if mode == "auto" and not mostly_private(list(urls)) else mode, False)
     with ThreadPoolExecutor(HOSTS) as pool:
         return dict(zip(common, pool.map(lambda place: reachable(place, refused=refused), common), strict=True))
-
-
-# Records a second of one process on this project's test machine, for stages that have not run here yet.
-SPEED = {"ingest": 5_000, "filter": 200_000, "bucket": 500_000, "retrieve": 200_000, "ask": 500, "tally": 50_000,
-         "publish": 200}  # fmt: skip
-FROM_STORE = 2_000  # photos a second that come from the store
-COPIED, ASKED = 300, 2  # photos a second: from this machine's disk; over one connection
-LAST_RUN, MEASURED = "last run here", "speed of the model, measured now"
-STORED = "speed of the project's test machine"
-BY_NETWORK, UNKNOWN = f"{ASKED} photos a second for each connection", "not known"
 
 
 def records(
@@ -266,40 +226,16 @@ def records(
     return {name: n for name, n in (early | late | {"publish": accepted}).items() if name in todo}
 
 
-def times(
-    context: Context,
-    counts: Mapping[str, int | None],
-    by_network: bool,
-    rate: float | None,
-    needed: Mapping[str, Any],
-) -> dict[str, tuple[float | None, str]]:
-    """Stage → (seconds, basis): by its last run here, else by stored speeds; None if not known.
+def times(context: Context, counts: Mapping[str, int | None], needed: Mapping[str, Any]) -> dict[str, float | None]:
+    """Stage → seconds, by its last run here; None if not known.
 
-    counts: `records`. rate: images a second of one process. needed: requests and vectors that the store does not have.
+    counts: `records`. needed: requests and vectors that the store does not have.
     """
-    settings, workers = context.config.fetch, context.executor.workers or 1
-    connections = settings.threads * workers * ASKED
-    speeds: dict[str, float] = dict(SPEED)
-    speeds["fetch"] = min(connections, settings.rate or connections) if by_network else COPIED * workers
-    if rate is not None:
-        speeds["embed"] = rate * workers
-    estimates: dict[str, tuple[float | None, str]] = {}
-    for stage in make(context):
-        name = stage.name
-        if name not in counts:
-            continue
-        done, n = done_of(context.root, name), counts[name]
+    estimates: dict[str, float | None] = {}
+    for name, n in counts.items():
+        done = done_of(context.root, name)
         left = needed.get({"fetch": "requests", "embed": "embeddings"}.get(name, ""))
-        seconds, basis = None, {"embed": MEASURED, "fetch": BY_NETWORK if by_network else STORED}.get(name, STORED)
-        if n is None or (name not in speeds and not done):
-            basis = UNKNOWN
-        elif left is not None and name in speeds:
-            seconds = left / speeds[name] + (n - left) / FROM_STORE
-        elif done and done["counts"]["read"] and not (name == "embed" and rate is not None):
-            seconds, basis = done["seconds"] * n / done["counts"]["read"], LAST_RUN
-        elif name in speeds:
-            seconds = n / speeds[name]
-        else:
-            basis = UNKNOWN
-        estimates[name] = (None if seconds is None else round(seconds, 1)), basis
+        work = n if left is None else left
+        read = 0 if done is None else done["counts"]["read"]
+        estimates[name] = round(done["seconds"] * work / read, 1) if done and read and work is not None else None
     return estimates

@@ -53,8 +53,7 @@ def text(plans: Sequence[Verdict], needs: dict[str, Any]) -> str:
         most = ", ".join(f"{name} {duration(times[name])}" for name in longest)
         unknown = ", ".join(name for name, seconds in needs["seconds"].items() if seconds is None)
         rest = f"; not known: {unknown}" if unknown else ""
-        add("time", f"about {duration(sum(times.values()))}, an estimate ({most}{rest})")
-        add("", f"basis: {_bases(needs)}")
+        add("time", f"about {duration(sum(times.values()))} by the last run here ({most}{rest})")
     if (asked := needs["questions"]) is not None and not asked["images"]:
         add("people", "no further answers are needed")
     elif asked is not None:
@@ -73,15 +72,6 @@ def text(plans: Sequence[Verdict], needs: dict[str, Any]) -> str:
     for problem in needs["problems"]:
         add("problem", problem)
     return "\n".join(lines)
-
-
-def _bases(needs: dict[str, Any]) -> str:
-    """What the times of the stages are based on."""
-    stages: dict[str, list[str]] = {}
-    for stage, basis in needs["seconds_known_by"].items():
-        if needs["seconds"][stage] is not None:
-            stages.setdefault(basis, []).append(stage)
-    return "; ".join(f"{', '.join(names)} ({basis})" for basis, names in stages.items())
 
 
 def _owners(needs: dict[str, Any]) -> Iterator[tuple[str, str]]:

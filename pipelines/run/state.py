@@ -31,7 +31,6 @@ from driftline.curate.core.atomic_io import (
 )
 from driftline.curate.core.errors import BadInput, Busy, DriftlineError, MissingFile
 from driftline.curate.core.files.digests import content_digest, files_of, full_digest, full_digests, listing
-from driftline.curate.core.run_log import last_event
 from driftline.curate.core.system.calls import lock
 from driftline.curate.core.system.own_code import codes_of
 from driftline.curate.store.database import digests_of_links
@@ -277,10 +276,8 @@ class StageState:
 
         damaged: files of current output. Files in no part are made again.
         """
-        if not self.stage.parts or not (damaged or (self.unreadable and self._logged_mark() == self.mark)):
+        if not self.stage.parts or not damaged:
             return
-        if not damaged and (self.folder / FILES).is_file():
-            damaged = self.damage()
         parts = re.compile(self.stage.parts)
         numbers = {match[1] for name in damaged if (match := parts.fullmatch(name))}
         write_json(self.folder / BEGUN, {"fingerprint": self.mark})
@@ -289,14 +286,6 @@ class StageState:
             if path.name not in (BEGUN, DONE) and (match is None or match[1] in numbers):
                 path.unlink()
         (self.folder / DONE).unlink(missing_ok=True)
-
-    def _logged_mark(self) -> str | None:
-        """The fingerprint of finished output, by the log of the run; None if it does not say."""
-        started = last_event(self.root / "log.jsonl", "started", stage=self.stage.name)
-        done = last_event(self.root / "log.jsonl", "done", stage=self.stage.name)
-        if started is None or done is None or done["time"] < started["time"]:
-            return None
-        return str(started.get("fingerprint"))
 
     def begin(self, discard: bool, retry: list[str] | None) -> tuple[Path, float]:
         """The folder to work in, and the seconds that unfinished work in it has taken: it is continued, if it is of

@@ -506,11 +506,3 @@ class TestReadOnly:
         assert done.returncode == 1
         assert done.stderr.startswith(f"driftline: {locked} cannot be written. Here driftline status")
         assert len(done.stderr.splitlines()) == 1
-
-
-def test_a_log_of_any_bytes_is_no_hindrance(finished: Path) -> None:
-    with (finished / "log.jsonl").open("ab") as file:
-        file.write(b'\xff\xfe{"event"\n[]\n' + json.dumps({"event": "started"}).encode() + b"\n")
-    (folder_of(finished, "fetch") / "done.json").write_bytes(b"\xff")
-    run(context(finished))
-    assert states(finished) == ALL_DONE
