@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -312,15 +311,11 @@ class AnswerStore:
         )
 
     def _agreement(self) -> float | None:
-        answers_of: dict[str, list[int]] = defaultdict(list)
-        recent = """SELECT item, COUNT(*) FROM own WHERE item IN (SELECT item FROM answers WHERE number >
-            (SELECT MAX(number) FROM answers) - ?) GROUP BY item, labels"""
-        for item, n in self._database.execute(recent, (RECENT,)):
-            answers_of[item].append(n)
-        same = pairs = 0
-        for counts in answers_of.values():
-            pairs += sum(counts) * (sum(counts) - 1) // 2
-            same += sum(k * (k - 1) // 2 for k in counts)
+        recent = """WITH votes AS (SELECT item, COUNT(*) AS n FROM own WHERE item IN (SELECT item FROM answers
+            WHERE number > (SELECT MAX(number) FROM answers) - ?) GROUP BY item, labels),
+            items AS (SELECT SUM(n) AS n FROM votes GROUP BY item)
+            SELECT (SELECT SUM(n * (n - 1)) FROM votes), (SELECT SUM(n * (n - 1)) FROM items)"""
+        same, pairs = self._database.execute(recent, (RECENT,)).fetchone()
         return same / pairs if pairs else None
 
     def comments(self) -> list[dict[str, Any]]:

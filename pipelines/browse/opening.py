@@ -12,9 +12,7 @@ import pyarrow as pa
 
 from driftline.curate.bucketing.settled import settle, settled_dates
 from driftline.curate.core.atomic_io import read_json
-from driftline.curate.core.errors import BadInput, DriftlineError, MissingFile
-from driftline.curate.core.executor import Executor
-from driftline.curate.core.executor.local import default_workers
+from driftline.curate.core.errors import DriftlineError, MissingFile
 from driftline.curate.core.outside.names import inside
 from driftline.curate.encoders import Encoder
 from driftline.curate.images.local_files import read_local
@@ -27,7 +25,6 @@ from driftline.curate.retrieval.vector_store import Store, VectorFile, vector_fi
 from driftline.pipelines.browse.collection import Collection, Row, Source
 from driftline.pipelines.reporting.photos import photos
 from driftline.pipelines.reporting.trace import trace
-from driftline.pipelines.run.run_folder import Run, open_folder
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import done_of, folder_of
 from driftline.pipelines.stages.bucket import settled_of
@@ -193,16 +190,6 @@ SELECT id, uploaded, title, coalesce(url, page_url) AS place, page_url, shard, m
   b.label AS bucket, class, "user" AS uploader, licence, {split}, r.row AS place_in_order
 FROM released r LEFT JOIN names b ON b.number = r.bucket
 """
-
-
-def open_collection(path: Path) -> Collection:
-    """The photos of a run or a release. Raises MissingFile and BadInput for a folder that is neither."""
-    opened = open_folder(path)
-    if isinstance(opened, Run):
-        return run_collection(opened.context(executor=Executor("local", default_workers())))  # its model reads prompts
-    if isinstance(opened, Release):
-        return release_collection(opened)
-    raise BadInput(f"{path} is a stream.", "Expected a run folder or a release.", "Its pictures: driftline audit.")
 
 
 def release_collection(release: Release) -> Collection:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -15,7 +13,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from driftline.curate.core.atomic_io import read_json, write_text
+from driftline.curate.core.atomic_io import read_json, write_json, write_text
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile
 from driftline.curate.core.settings import resolve_path
 from driftline.curate.encoders import Encoder
@@ -92,36 +90,24 @@ class Share:
 
 
 class Marks:
-    """Marks of images: (concept, id) → right or wrong, in a JSONL file; a mark is on disk before it counts."""
+    """Marks of images: (concept, id) → right or wrong, in a JSON file; a mark is on disk before it counts."""
 
     def __init__(self, path: Path) -> None:
         self.path, self._lock = path, Lock()
-        self.values: dict[tuple[str, str], bool] = {}
-        if path.is_file():
-            data = path.read_bytes()
-            complete = data.rfind(b"\n") + 1  # a killed server may leave half a line
-            if complete < len(data):
-                os.truncate(path, complete)
-            for line in data[:complete].decode("utf-8", "replace").splitlines():
-                self._apply(json.loads(line))
-
-    def _apply(self, entry: Mapping[str, Any]) -> None:
-        key = (entry["concept"], entry["id"])
-        if entry["right"] is None:
-            self.values.pop(key, None)
-        else:
-            self.values[key] = bool(entry["right"])
+        stored: dict[str, dict[str, bool]] = read_json(path) if path.is_file() else {}
+        self.values = {(concept, id_): right for concept, of in stored.items() for id_, right in of.items()}
 
     def add(self, concept: str, id_: str, right: bool | None) -> None:
         """Store a mark; right=None deletes it."""
-        entry = {"concept": concept, "id": id_, "right": right}
         with self._lock:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with open(self.path, "a", encoding="utf-8") as file:
-                file.write(json.dumps(entry, ensure_ascii=False) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            self._apply(entry)
+            values = self.values | ({} if right is None else {(concept, id_): right})
+            if right is None:
+                values.pop((concept, id_), None)
+            stored: dict[str, dict[str, bool]] = {}
+            for (of, name), mark in values.items():
+                stored.setdefault(of, {})[name] = mark
+            write_json(self.path, stored)
+            self.values = values
 
 
 @dataclass(frozen=True)
@@ -152,7 +138,7 @@ class Prompts:
         self.context, self.collection = context, collection
         buckets = read_json(folder_of(context.root, "bucket") / "buckets.json")
         self.buckets = labels(context.config.buckets.labelled(buckets))
-        self.marks = Marks(context.root / "browse" / "marks.jsonl")
+        self.marks = Marks(context.root / "browse" / "marks.json")
         self._lock = Lock()
         self._searches: dict[tuple[Query, int], tuple[SearchResult, list[str]]] = {}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 from threading import Lock, Thread, main_thread
 from typing import Annotated, Any
 from urllib.parse import parse_qsl
@@ -15,11 +16,15 @@ from starlette.types import ASGIApp
 
 from driftline.curate.core.atomic_io import csv_text
 from driftline.curate.core.errors import BadConfig, BadInput
+from driftline.curate.core.executor import Executor
+from driftline.curate.core.executor.local import default_workers
 from driftline.curate.core.outside.escaping import no_formula
+from driftline.curate.release import Release
 from driftline.pipelines.browse.collection import Collection
+from driftline.pipelines.browse.opening import release_collection, run_collection
 from driftline.pipelines.browse.prompts import Prompts, Query, Share
-from driftline.pipelines.browse.selection import BINS, Asked, Selections, headings
-from driftline.pipelines.browse.vectors import Vectors
+from driftline.pipelines.browse.selection import BINS, Asked, Selections, Vectors, headings
+from driftline.pipelines.run.run_folder import Run, open_folder
 from driftline.pipelines.web.dates import day
 from driftline.pipelines.web.local_server import guarded
 from driftline.pipelines.web.page import local_app
@@ -39,6 +44,16 @@ FORMS = ("csv", "ids", "withdrawn")
 At = Annotated[int, Field(ge=0, le=10**12)]
 Text = Annotated[str, Field(max_length=8000)]
 Name = Annotated[str, Field(max_length=80)]
+
+
+def open_collection(path: Path) -> Collection:
+    """The photos of a run or a release. Raises MissingFile and BadInput for a folder that is neither."""
+    opened = open_folder(path)
+    if isinstance(opened, Run):
+        return run_collection(opened.context(executor=Executor("local", default_workers())))  # its model reads prompts
+    if isinstance(opened, Release):
+        return release_collection(opened)
+    raise BadInput(f"{path} is a stream.", "Expected a run folder or a release.", "Its pictures: driftline audit.")
 
 
 def application(collection: Collection, port: int, ahead: bool = False) -> tuple[ASGIApp, str]:

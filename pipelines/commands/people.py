@@ -21,8 +21,7 @@ def browse(path: Place, *, port: int = 8764, open: bool = False) -> Shown[None]:
 
     path PATH: A run folder or a release.
     """
-    from driftline.pipelines.browse.opening import open_collection
-    from driftline.pipelines.browse.server import application
+    from driftline.pipelines.browse.server import application, open_collection
     from driftline.pipelines.web.local_server import serve
 
     collection = open_collection(path_of(path))

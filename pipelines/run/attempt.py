@@ -11,18 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from driftline.curate.core.atomic_io import read_json, remove_tree, write_json
-from driftline.curate.core.errors import DriftlineError
 
 FOLDER, BEFORE, BORDERS, EARLIER = "growing", "before.json", "borders.json", "earlier.parquet"
 
 
 def read(root: Path) -> dict[str, Any] | None:
     """The content of before.json of an unfinished attempt; None without one."""
-    try:
-        before = read_json(root / FOLDER / BEFORE)
-    except (DriftlineError, OSError):
-        return None
-    return before if isinstance(before, dict) else None
+    path = root / FOLDER / BEFORE
+    before: dict[str, Any] | None = read_json(path) if path.is_file() else None
+    return before
 
 
 def begin(root: Path) -> Path:

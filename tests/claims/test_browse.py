@@ -23,9 +23,8 @@ from driftline.curate.core.seeding import rng_for
 from driftline.curate.core.vectors import unit
 from driftline.curate.retrieval.vector_store import vector_file
 from driftline.pipelines.browse.collection import Collection, Source
-from driftline.pipelines.browse.opening import open_collection
-from driftline.pipelines.browse.selection import VALUES, Asked, Selections
-from driftline.pipelines.browse.vectors import Vectors
+from driftline.pipelines.browse.selection import VALUES, Asked, Selections, Vectors
+from driftline.pipelines.browse.server import open_collection
 from driftline.pipelines.run.state import folder_of
 
 N = 400

@@ -25,10 +25,8 @@ from driftline.curate.metadata.filters import withdrawn_ids
 from driftline.curate.release import Release
 from driftline.curate.retrieval.vector_store import vector_file
 from driftline.pipelines.browse.collection import Collection, Source
-from driftline.pipelines.browse.opening import open_collection
-from driftline.pipelines.browse.selection import Asked, Selections
-from driftline.pipelines.browse.server import application
-from driftline.pipelines.browse.vectors import Vectors
+from driftline.pipelines.browse.selection import Asked, Selections, Vectors
+from driftline.pipelines.browse.server import application, open_collection
 from driftline.pipelines.web.dates import labels
 from driftline.pipelines.web.thumbnails import Thumbnails, small
 

@@ -11,8 +11,7 @@ from support.helpers import album, photo_config
 
 from driftline.curate.core.errors import UnknownName
 from driftline.curate.core.run_log import RunLog
-from driftline.pipelines.browse.opening import open_collection
-from driftline.pipelines.browse.server import shown_date
+from driftline.pipelines.browse.server import open_collection, shown_date
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.reporting.photos import dropped
 from driftline.pipelines.reporting.trace import text, trace

@@ -23,9 +23,8 @@ from support.pages import chromium_browser, served, violations_everywhere
 import driftline as dl
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
 from driftline.curate.metadata.withdrawals import Withdrawal, address_digest, withdraw
-from driftline.pipelines.browse.opening import open_collection
-from driftline.pipelines.browse.prompts import Found, Marks, Prompts, Query, Share
-from driftline.pipelines.browse.server import application
+from driftline.pipelines.browse.prompts import Found, Prompts, Query, Share
+from driftline.pipelines.browse.server import application, open_collection
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.config.yaml_edit import set_value
 from driftline.pipelines.run.state import folder_of
@@ -113,14 +112,6 @@ class TestMarks:
         again = prompts_of(folder)
         assert Share.of(first_bucket(again, "a bus", "bus", 3).marks) == Share(1, 2)
         assert Share.of(first_bucket(again, "a bus", "car", 3).marks) == Share(0, 0)
-
-    def test_half_a_line_of_a_killed_server_is_forgotten_and_nothing_else(self, tmp_path: Path) -> None:
-        Marks(tmp_path / "marks.jsonl").add("bus", "1", True)
-        with (tmp_path / "marks.jsonl").open("a") as file:
-            file.write('{"concept": "bus", "id": "2", "ri')
-        marks = Marks(tmp_path / "marks.jsonl")
-        marks.add("bus", "3", False)
-        assert Marks(tmp_path / "marks.jsonl").values == {("bus", "1"): True, ("bus", "3"): False}
 
 
 class TestSaving:
@@ -280,8 +271,8 @@ def test_in_a_real_browser_prompt_pictures_marks_save(server: str, folder: Path)
     assert not problems
     bus = next(c for c in load(folder / "driftline.yaml").retrieve.concepts if c.name == "bus")
     assert (bus.prompts, bus.negatives) == (("a big red bus",), ("a car",))
-    marks = [json.loads(line) for line in (folder / "browse" / "marks.jsonl").read_text().splitlines()]
-    assert [m["right"] for m in marks] == [True, False, None]
+    marks = json.loads((folder / "browse" / "marks.json").read_text())
+    assert [*marks["bus"].values()] == [True]
 
 
 def test_a_field_of_thousands_of_prompts_is_refused() -> None:

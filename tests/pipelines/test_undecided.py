@@ -15,8 +15,7 @@ from support.helpers import album, photo_config
 
 from driftline.curate.bucketing.settled import settle, settled_dates
 from driftline.curate.core.errors import BadInput
-from driftline.pipelines.browse.opening import open_collection
-from driftline.pipelines.browse.server import application
+from driftline.pipelines.browse.server import application, open_collection
 from driftline.pipelines.run.state import folder_of
 
 
