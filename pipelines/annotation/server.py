@@ -29,8 +29,7 @@ from driftline.curate.validation.asking.batches import NONE, expected_of, questi
 from driftline.pipelines.annotation.answer_store import AnswerStore, unstored
 from driftline.pipelines.annotation.batches import answers_so_far, grids_of, open_batch
 from driftline.pipelines.run.stage import Context
-from driftline.pipelines.web.local_server import LOOPBACK, guarded
-from driftline.pipelines.web.page import local_app
+from driftline.pipelines.web.local_server import LOOPBACK, guarded, local_app
 from driftline.pipelines.web.rendering import template
 
 PACKAGE = "driftline.pipelines.annotation"

@@ -23,8 +23,7 @@ from driftline.curate.release import Release
 from driftline.curate.retrieval.retrieve import text_encoder
 from driftline.curate.retrieval.vector_store import Store, VectorFile, vector_file
 from driftline.pipelines.browse.collection import Collection, Row, Source
-from driftline.pipelines.reporting.photos import photos
-from driftline.pipelines.reporting.trace import trace
+from driftline.pipelines.reporting.photos import photos, trace
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import done_of, folder_of
 from driftline.pipelines.stages.bucket import settled_of

@@ -26,8 +26,7 @@ from driftline.pipelines.browse.prompts import Prompts, Query, Share
 from driftline.pipelines.browse.selection import BINS, Asked, Selections, Vectors, headings
 from driftline.pipelines.run.run_folder import Run, open_folder
 from driftline.pipelines.web.dates import day
-from driftline.pipelines.web.local_server import guarded
-from driftline.pipelines.web.page import local_app
+from driftline.pipelines.web.local_server import guarded, local_app
 from driftline.pipelines.web.rendering import template
 from driftline.pipelines.web.thumbnails import LARGE, Thumbnails, cache_folder, small
 
@@ -222,7 +221,7 @@ class Pages:
         """The history of one photo."""
         if self.collection.source.trace is None or self.collection.is_withdrawn(self._row(number)):
             return {"lines": []}
-        from driftline.pipelines.reporting.trace import text
+        from driftline.pipelines.reporting.photos import history_text as text
 
         return {"lines": text(self.collection.source.trace(self._row(number)["id"])).splitlines()}
 

@@ -202,7 +202,7 @@ def status(
     entries = runner.status(context, verify)
     if dropped:
         from driftline.pipelines.reporting.photos import dropped as rows_of
-        from driftline.pipelines.reporting.photos import text
+        from driftline.pipelines.reporting.photos import dropped_text as text
 
         rows = rows_of(folder, of_reasons)
         return Shown({"stages": entries, "dropped": rows}, text(rows, context.config))
@@ -247,8 +247,8 @@ def trace(run: Place, photo: str) -> Shown[Answer]:
 
     photo PHOTO: Path, file name, URL or id of a photo.
     """
-    from driftline.pipelines.reporting.trace import text
-    from driftline.pipelines.reporting.trace import trace as history_of
+    from driftline.pipelines.reporting.photos import history_text as text
+    from driftline.pipelines.reporting.photos import trace as history_of
 
     history = history_of(path_of(run), photo)
     return Shown(history, text(history))

@@ -8,7 +8,7 @@ from typing import Any
 from driftline.curate.images.folder_files import counts_text
 from driftline.curate.metadata.clocks import contradiction_sentence, reset_sentence
 from driftline.curate.release.selection import few
-from driftline.pipelines.forecast.again import lines as lines_of
+from driftline.pipelines.forecast.needs import lines as lines_of
 from driftline.pipelines.run.runner import Verdict, duration
 from driftline.pipelines.run.stage import reasons_text
 

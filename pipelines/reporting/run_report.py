@@ -23,7 +23,7 @@ from driftline.eval.reporting.files.exports import FORMATS
 from driftline.eval.reporting.markup import Cell, render, table
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.reporting.text import named_steps
-from driftline.pipelines.reporting.trace import shown
+from driftline.pipelines.reporting.photos import shown
 from driftline.pipelines.run.runner import status
 from driftline.pipelines.run.stage import Context, parts_of
 from driftline.pipelines.run.state import folder_of

@@ -32,7 +32,7 @@ from driftline.curate.validation.asking.batches import read_batch
 from driftline.curate.validation.asking.crowd import REJECTIONS
 from driftline.pipelines.annotation.batches import export_all, local_files
 from driftline.pipelines.config.loader import load
-from driftline.pipelines.reporting.trace import history
+from driftline.pipelines.reporting.photos import history
 from driftline.pipelines.run.kept import keep_what_stays
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import INTENT, StageState, alone, beside, folder_of, kept_changes

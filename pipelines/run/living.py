@@ -20,7 +20,7 @@ from driftline.curate.fetch.outcome import GONE, LIMIT_REASONS, NETWORK_REASONS,
 from driftline.curate.metadata.schema import REPEATED, TABLE
 from driftline.curate.store.database import open_store
 from driftline.curate.store.upkeep import forget_damaged
-from driftline.pipelines.forecast.again import questions
+from driftline.pipelines.forecast.needs import questions
 from driftline.pipelines.run import attempt
 from driftline.pipelines.run.kept import frozen_borders, keep_asked
 from driftline.pipelines.run.runner import Verdict, damage_text, make, run

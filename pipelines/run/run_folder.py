@@ -70,7 +70,7 @@ class Run:
 
     def trace(self, photo: str) -> dict[str, Any]:
         """One photo's history: {"id", "events", "ended"}. Raises UnknownName."""
-        from driftline.pipelines.reporting.trace import trace
+        from driftline.pipelines.reporting.photos import trace
 
         return trace(self.path, photo)
 

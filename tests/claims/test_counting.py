@@ -21,8 +21,7 @@ from driftline.curate.fetch.outcome import Download
 from driftline.curate.release import Release
 from driftline.curate.validation.answers.verdicts import BEST
 from driftline.pipelines.browse.server import open_collection
-from driftline.pipelines.reporting.photos import dropped
-from driftline.pipelines.reporting.trace import trace
+from driftline.pipelines.reporting.photos import dropped, trace
 from driftline.pipelines.run.living import grow, heal
 from driftline.pipelines.run.runner import run, status
 from driftline.pipelines.run.state import folder_of

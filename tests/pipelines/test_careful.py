@@ -32,7 +32,7 @@ from driftline.pipelines.cli.common import show
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.demo.draw import photo
 from driftline.pipelines.forecast.needs import forecast
-from driftline.pipelines.reporting.trace import trace
+from driftline.pipelines.reporting.photos import trace
 from driftline.pipelines.run.leaving import withdraw_photos
 from driftline.pipelines.run.runner import plan, run
 from driftline.pipelines.run.stage import Context

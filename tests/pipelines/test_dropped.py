@@ -13,8 +13,7 @@ from driftline.curate.core.errors import UnknownName
 from driftline.curate.core.run_log import RunLog
 from driftline.pipelines.browse.server import open_collection, shown_date
 from driftline.pipelines.config.loader import load
-from driftline.pipelines.reporting.photos import dropped
-from driftline.pipelines.reporting.trace import text, trace
+from driftline.pipelines.reporting.photos import dropped, history_text, trace
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.stage import Context
 
@@ -76,7 +75,7 @@ class TestTrace:
             trace(root, "2010-05-01.jpg")
 
     def test_people_read_dates(self, root: Path) -> None:
-        said = text(trace(root, "car/2010-05-01.jpg"))
+        said = history_text(trace(root, "car/2010-05-01.jpg"))
         assert said.count("date: 2010-05-01 (day, from path)") == said.count("date: ") == 1
         assert "date taken" not in said  # no camera's clock was read
 

@@ -27,7 +27,7 @@ from driftline.curate.validation.asking.batches import NONE
 from driftline.pipelines.annotation.answer_store import COLUMNS
 from driftline.pipelines.annotation.batches import open_batch
 from driftline.pipelines.annotation.server import answer_store_of
-from driftline.pipelines.forecast.again import questions
+from driftline.pipelines.forecast.needs import questions
 from driftline.pipelines.run import leaving
 from driftline.pipelines.run.leaving import forget
 from driftline.pipelines.run.living import grow

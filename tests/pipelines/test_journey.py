@@ -23,7 +23,7 @@ from driftline.pipelines.config.loader import load
 from driftline.pipelines.demo.draw import CONCEPTS
 from driftline.pipelines.demo.world import RESET_DAY
 from driftline.pipelines.forecast.sample import resets
-from driftline.pipelines.reporting.trace import trace
+from driftline.pipelines.reporting.photos import trace
 from driftline.pipelines.run.runner import plan, run, status
 from driftline.pipelines.run.stage import Context, Counts
 from driftline.pipelines.run.state import folder_of

@@ -17,7 +17,7 @@ from driftline.curate.core.errors import MissingFile
 from driftline.curate.core.outside.s3 import S3
 from driftline.curate.release.packing import FetchedImages
 from driftline.pipelines.annotation.batches import write_batches
-from driftline.pipelines.forecast.again import questions
+from driftline.pipelines.forecast.needs import questions
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.state import folder_of
 

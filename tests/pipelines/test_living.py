@@ -25,7 +25,7 @@ from driftline.curate.store.database import FORMAT, open_store
 from driftline.pipelines.annotation.server import answer_store_of
 from driftline.pipelines.forecast.needs import forecast
 from driftline.pipelines.forecast.text import text
-from driftline.pipelines.reporting.trace import trace
+from driftline.pipelines.reporting.photos import trace
 from driftline.pipelines.run.living import grow, heal
 from driftline.pipelines.run.runner import plan, run
 from driftline.pipelines.run.stage import Context

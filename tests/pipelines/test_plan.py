@@ -26,8 +26,7 @@ from driftline.curate.validation.settings import PRICES
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.forecast.needs import forecast
 from driftline.pipelines.forecast.text import text
-from driftline.pipelines.reporting.photos import dropped
-from driftline.pipelines.reporting.trace import trace
+from driftline.pipelines.reporting.photos import dropped, trace
 from driftline.pipelines.run.runner import plan, run
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import folder_of

@@ -28,8 +28,7 @@ from driftline.pipelines.browse.server import application, open_collection
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.config.yaml_edit import set_value
 from driftline.pipelines.run.state import folder_of
-from driftline.pipelines.web.local_server import guarded, listen
-from driftline.pipelines.web.page import local_app
+from driftline.pipelines.web.local_server import guarded, listen, local_app
 
 
 def prompts_of(folder: Path) -> Prompts:
