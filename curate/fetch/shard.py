@@ -8,7 +8,7 @@ import json
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -293,7 +293,6 @@ def _rounds(urls: dict[int, str], shard: Shard, spool: Spool) -> None:
 def _finish(shard: Shard, part: pa.Table, spool: Spool, urls: dict[int, str], rules: bytes) -> None:
     """Check every image and write the shard: tar first, index last. urls: of the rows that were asked."""
     records: list[dict[str, Any]] = []
-    taken: dict[str, int] = {}  # SHA-256 → EXIF date
 
     def members() -> Iterator[tuple[str, bytes]]:
         for id_, row, *times in rows_of(part, "id", "row", "uploaded", "until"):
@@ -318,8 +317,6 @@ def _finish(shard: Shard, part: pa.Table, spool: Spool, urls: dict[int, str], ru
                 record |= {"source_sha256": source, "changes": changes, "detail": spool.notes.get(row)}
                 record["shown"] = check.shown
                 record |= {"member": name, "sha256": digest, "bytes": len(data)}
-                if check.taken is not None:
-                    taken[digest] = check.taken
                 yield name, data
 
     tar, digest = shard_path(shard.out, shard.number), hashlib.sha256()
@@ -332,18 +329,15 @@ def _finish(shard: Shard, part: pa.Table, spool: Spool, urls: dict[int, str], ru
         for r in records
         if r["row"] in urls and r["fault"] not in NETWORK_REASONS | {SLOW}
     ]  # fmt: skip
-    close(shard, digest.hexdigest(), records, asked, taken)
+    close(shard, digest.hexdigest(), records, asked)
 
 
-def close(
-    shard: Shard, digest: str, records: list[dict[str, Any]], asked: Sequence[Asked] = (),
-    taken: Mapping[str, int] | None = None,
-) -> None:  # fmt: skip
+def close(shard: Shard, digest: str, records: list[dict[str, Any]], asked: Sequence[Asked] = ()) -> None:
     """Write the index of a shard whose tar is complete; the store takes the tar. digest: of the tar."""
     index = pa.Table.from_pylist(records, schema=INDEX)
     if shard.store is not None:
         with open_store(shard.store.folder) as store:
-            keep_shard(store, shard_path(shard.out, shard.number), digest, index, asked, taken or {})
+            keep_shard(store, shard_path(shard.out, shard.number), digest, index, asked)
     write_parquet(index_path(shard.out, shard.number), index)
 
 

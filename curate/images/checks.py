@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -12,7 +11,6 @@ from pydantic import Field
 from driftline.curate.core.outside.image_kinds import kind_of, missing_extra
 from driftline.curate.core.outside.images import NotRGB, open_bytes, orientation_of, prepared, work
 from driftline.curate.core.settings import Positive, Section
-from driftline.curate.core.times.dates import from_exif
 from driftline.curate.images import camera_raw
 from driftline.curate.images.changes import NONE, PREVIEW, joined
 from driftline.curate.images.phone_formats import NAMES, as_plain
@@ -56,8 +54,6 @@ class ImageCheck:
     """pixels of the upright picture"""
     converted: bytes | None = None
     """what to store instead of a HEIC, AVIF, JPEG XL, JPEG 2000 or RAW file: a JPEG"""
-    taken: int | None = None
-    """EXIF's capture time: seconds since 1970 of the camera's clock"""
     changes: str = NONE
     """what was done to the bytes of `converted`"""
     shown: str = NONE
@@ -78,7 +74,7 @@ def check_image(data: bytes, limits: ImageLimits) -> ImageCheck:
         return ImageCheck(*missing)
     if camera_raw.is_raw(data):
         return _of_preview(data, limits)
-    converted, date, changes, shown = None, None, NONE, NONE
+    converted, changes, shown = None, NONE, NONE
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -100,8 +96,6 @@ def check_image(data: bytes, limits: ImageLimits) -> ImageCheck:
                     width, height = height, width
                 if width * height > limits.max_pixels or max(width, height) > limits.max_edge:
                     return ImageCheck("too_many_pixels", f"{width} × {height}")  # a later page
-                with suppress(Exception):  # damaged EXIF is no reason to drop an image
-                    date = from_exif(image.getexif()).date
                 shown = joined(*picture.steps)
                 if format_ in NAMES:
                     converted, changes = as_plain(image, picture)
@@ -118,10 +112,8 @@ def check_image(data: bytes, limits: ImageLimits) -> ImageCheck:
         return ImageCheck("too_small", f"{width} × {height}")
     if limits.max_aspect is not None and max(width, height) > limits.max_aspect * min(width, height):
         return ImageCheck("too_long", f"{width} × {height}")
-    taken = None if date is None else date.taken
     return ImageCheck(
-        None, None, EXTENSIONS[format_], width, height=height, converted=converted, taken=taken, changes=changes,
-        shown=shown,
+        None, None, EXTENSIONS[format_], width, height=height, converted=converted, changes=changes, shown=shown
     )  # fmt: skip
 
 

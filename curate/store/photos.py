@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -132,21 +132,19 @@ def images_of(store: Store, digests: Sequence[str]) -> Iterator[tuple[str, bytes
             file.close()
 
 
-def keep_shard(
-    store: Store, tar: Path, tar_sha256: str, index: Any, asked: Sequence[Asked], taken: Mapping[str, int]
-) -> None:
+def keep_shard(store: Store, tar: Path, tar_sha256: str, index: Any, asked: Sequence[Asked]) -> None:
     """Take a complete tar with the images of `index` (columns member, sha256, bytes, width, height), and what was asked
-    for it. taken: SHA-256 → EXIF date. A later copy of an image replaces the place of an earlier one."""
+    for it. A later copy of an image replaces the place of an earlier one."""
     members = [row for row in rows_of(index, "member", "sha256", "bytes", "width", "height") if row[0] is not None]
     name = store.link(tar, tar_sha256) if members else ""
     with store.transaction() as base:
         number = store.number_of(name) if members else 0
         starts = member_starts(size for _, _, size, *_ in members)
         base.executemany(
-            "INSERT INTO images (sha, file, start, size, suffix, width, height, taken) VALUES (?, ?, ?, ?, ?, ?, ?, ?) "
+            "INSERT INTO images (sha, file, start, size, suffix, width, height) VALUES (?, ?, ?, ?, ?, ?, ?) "
             "ON CONFLICT (sha) DO UPDATE SET file = excluded.file, start = excluded.start",
             [
-                (bytes.fromhex(sha), number, start, size, member.rpartition(".")[2], width, height, taken.get(sha))
+                (bytes.fromhex(sha), number, start, size, member.rpartition(".")[2], width, height)
                 for start, (member, sha, size, width, height) in zip(starts, members, strict=True)
             ],
         )

@@ -10,7 +10,6 @@ import random
 import shutil
 import subprocess
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -27,11 +26,8 @@ from driftline.curate.bucketing.frozen import assign_frozen, freeze
 from driftline.curate.bucketing.settings import BucketSettings
 from driftline.curate.core.errors import BadInput, DriftlineError
 from driftline.curate.core.seeding import rng_for
-from driftline.curate.fetch.job import Shard
-from driftline.curate.fetch.settings import FetchSettings
-from driftline.curate.fetch.shard import fetch_shard
 from driftline.curate.images.near_duplicates import near_stored
-from driftline.curate.store.database import Place, Store, open_store
+from driftline.curate.store.database import Store, open_store
 from driftline.curate.store.photos import Asked, history, images_of, keep_misses
 from driftline.pipelines.run.living import grow, heal
 from driftline.pipelines.run.runner import run
@@ -169,22 +165,6 @@ def test_a_store_that_is_no_database_is_one_sentence(started: Path) -> None:
     done = driftline("grow", str(started), "--json")
     assert done.returncode == 1
     assert "cannot be used (file is not a database). Expected the index of a store. Move" in done.stderr
-
-
-def test_the_exif_date_of_a_photo_is_in_the_store(tmp_path: Path) -> None:
-    exif = Image.Exif()
-    exif.get_ifd(0x8769)[0x9003] = "2011:05:01 10:00:00"
-    Image.new("RGB", (64, 64), "red").save(tmp_path / "photo.jpg", exif=exif)
-    rows = pa.Table.from_pylist(
-        [{"id": "a", "row": 0, "url": None, "path": str(tmp_path / "photo.jpg"), "uploaded": 1, "until": None}]
-    )
-    pq.write_table(rows, tmp_path / "part.parquet")
-    place, out = Place(tmp_path), tmp_path / "out"
-    out.mkdir()
-    fetch_shard(Shard(0, ((tmp_path / "part.parquet", 0, 1),), out, FetchSettings(), store=place))
-    with open_store(tmp_path) as store:
-        (taken,) = store.base.execute("SELECT taken FROM images").fetchone()
-    assert datetime.fromtimestamp(taken, UTC) == datetime(2011, 5, 1, 10, tzinfo=UTC)
 
 
 def test_rows_that_are_gone_are_reported_and_leave_the_run(started: Path, town: Town) -> None:
