@@ -26,7 +26,7 @@ from driftline.curate.core.system.calls import sync_folder
 FORMAT = 4
 PATIENCE = 60.0  # seconds that a process waits for another one's transaction
 SCHEMA = """
-CREATE TABLE files (number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, bytes INTEGER NOT NULL);
+CREATE TABLE files (number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE);
 CREATE TABLE images (
     number INTEGER PRIMARY KEY AUTOINCREMENT, sha BLOB NOT NULL UNIQUE, file INTEGER NOT NULL, start INTEGER NOT NULL,
     size INTEGER NOT NULL, suffix TEXT NOT NULL, width INTEGER NOT NULL, height INTEGER NOT NULL,
@@ -114,8 +114,7 @@ class Store:
 
     def number_of(self, name: str) -> int:
         """The number of a linked file; to be called inside a transaction."""
-        size = self.file(name).stat().st_size
-        self.base.execute("INSERT OR IGNORE INTO files (name, bytes) VALUES (?, ?)", (name, size))
+        self.base.execute("INSERT OR IGNORE INTO files (name) VALUES (?)", (name,))
         (number,) = self.base.execute("SELECT number FROM files WHERE name = ?", (name,)).fetchone()
         return int(number)
 
