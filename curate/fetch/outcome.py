@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from driftline.curate.store import NETWORK_REASONS as NETWORK_REASONS
+
 # Reasons that may be temporary: such a row is asked for again.
 TEMPORARY_REASONS = {"timeout", "connection_failed", "truncated_body", "http_408", "http_429", "http_5xx", "no_result"}
-# Reasons that say more of the network, or of a disk, than of the photo.
-NETWORK_REASONS = {"timeout", "connection_failed", "no_result", "file_unreadable"}
 # What a row is until the last pass, because its host is slow.
 SLOW = "slow_host"
 # Reasons that follow from the settings: under others the same answer may be an image.

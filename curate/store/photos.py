@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,12 +12,10 @@ from typing import Any
 from driftline.curate.core.atomic_io import sha256_bytes
 from driftline.curate.core.outside.http import one_address
 from driftline.curate.core.parsing import rows_of
-from driftline.curate.fetch.outcome import NETWORK_REASONS
 from driftline.curate.images.changes import NONE
 from driftline.curate.images.shards import member_starts
+from driftline.curate.store import NETWORK_REASONS
 from driftline.curate.store.database import Store
-
-SUFFIX = re.compile("[a-z0-9]{1,8}")
 
 
 @dataclass(frozen=True)

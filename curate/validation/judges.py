@@ -27,8 +27,8 @@ from driftline.curate.core.parsing import rows_of
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import name_for
 from driftline.curate.retrieval.settings import Concept
-from driftline.curate.store.answers import Answers
 from driftline.curate.validation.answers.answers import JUDGE, table_of
+from driftline.curate.validation.answers.stored import Answers
 from driftline.curate.validation.answers.verdicts import people_alone, tally
 from driftline.curate.validation.asking.batches import NONE, expected_of
 from driftline.curate.validation.settings import JudgeSettings, ValidationSettings

@@ -22,8 +22,8 @@ from driftline.curate.core.outside.s3 import S3
 from driftline.curate.core.outside.s3 import client as s3_client
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.metadata.withdrawals import NAME, withdrawals
-from driftline.curate.store.answers import merged
 from driftline.curate.validation.answers.answers import of_people, read_answers, read_lines
+from driftline.curate.validation.answers.stored import merged
 from driftline.curate.validation.asking import PLATFORMS
 from driftline.curate.validation.asking.batches import read_batch
 from driftline.curate.validation.asking.crowd import round_folder

@@ -17,8 +17,8 @@ from driftline.pipelines.stages.embed import spec_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from driftline.curate.store.answers import Answers
     from driftline.curate.validation.answers.standing import Standing
+    from driftline.curate.validation.answers.stored import Answers
     from driftline.curate.validation.judges import Alone
 
 JUDGED = "judged.parquet"  # answers of judges, a table of ANSWERS
@@ -167,10 +167,10 @@ def answers_of(context: Context, bucketed: Path, make: bool = True) -> Answers:
     import pyarrow.parquet as pq
 
     from driftline.curate.core.parsing import rows_of
-    from driftline.curate.store.answers import Answers, options_of
     from driftline.curate.store.database import Place
     from driftline.curate.validation.answers.answers import worker_key
     from driftline.curate.validation.answers.standing import deletions
+    from driftline.curate.validation.answers.stored import Answers, options_of
 
     folder = context.root / "batches"
 
@@ -189,8 +189,8 @@ def standing_of(context: Context) -> Standing:
     """The verdicts whose answers were deleted, for the photos and the page of a run now."""
     import pyarrow.parquet as pq
 
-    from driftline.curate.store.answers import options_of
     from driftline.curate.validation.answers.standing import Standing, standing
+    from driftline.curate.validation.answers.stored import options_of
     from driftline.pipelines.run.state import folder_of
 
     if not (context.root / FORGOTTEN).is_file():

@@ -13,9 +13,9 @@ from support.campaigns import answers_table
 
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.retrieval.settings import Concept
-from driftline.curate.store.answers import options_of, page_changes
 from driftline.curate.validation.answers.agreement import Answers, dawid_skene, one_coin, worker_table
 from driftline.curate.validation.answers.answers import read_answers
+from driftline.curate.validation.answers.stored import options_of, page_changes
 from driftline.curate.validation.answers.verdicts import agreement, verdict
 from driftline.curate.validation.asking.batches import write_batch
 from driftline.curate.validation.settings import ValidationSettings

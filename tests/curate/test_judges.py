@@ -15,11 +15,11 @@ from support.vision_server import Vision, vision_server
 from driftline.curate.core.errors import BadConfig, Unfinished
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.retrieval.settings import Concept
-from driftline.curate.store.answers import Answers, options_of
 from driftline.curate.store.database import Place
 from driftline.curate.validation import judges
 from driftline.curate.validation.answers.answers import people_of, read_answers
 from driftline.curate.validation.answers.rule_text import agreement_texts
+from driftline.curate.validation.answers.stored import Answers, options_of
 from driftline.curate.validation.answers.verdicts import tally
 from driftline.curate.validation.judges import Alone, ask_endpoint, decided_alone, judged, question_of, zero_shot
 from driftline.curate.validation.settings import JudgeSettings, ValidationSettings

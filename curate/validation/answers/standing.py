@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 from driftline.curate.core.atomic_io import json_value, write_parquet
 from driftline.curate.core.outside.tables import read_parquet
 from driftline.curate.core.parsing import rows_of
-from driftline.curate.store.answers import page_changes
 from driftline.curate.validation.answers import FORGOTTEN
+from driftline.curate.validation.answers.stored import page_changes
 from driftline.curate.validation.answers.verdicts import VERDICTS
 
 KEY = b"deleted"  # in the metadata of its schema: a list of what was deleted when, as JSON

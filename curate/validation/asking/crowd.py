@@ -22,9 +22,9 @@ from driftline.curate.core.errors import Waiting
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.retrieval.settings import BACKGROUND
-from driftline.curate.store.answers import Answers, merged
 from driftline.curate.validation.answers.answers import ANSWERS, Line, of_people, people_of, read_answers
 from driftline.curate.validation.answers.standing import Standing
+from driftline.curate.validation.answers.stored import Answers, merged
 from driftline.curate.validation.answers.verdicts import agreement, suggested_rejections, tally, verdicts_from_labels
 from driftline.curate.validation.asking.batches import read_batch
 from driftline.curate.validation.judges import Alone
