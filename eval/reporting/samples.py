@@ -3,7 +3,6 @@ the two best learners differ. With a picture if there is one, and the id by whic
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -13,7 +12,7 @@ import numpy.typing as npt
 
 from driftline.eval.plotting.charts import Section
 from driftline.eval.protocol import Document, primary_of, stored_protocol
-from driftline.eval.reporting.markup import Cell, render
+from driftline.eval.reporting.markup import Cell, jpeg, render
 from driftline.eval.rows import Run, groups
 from driftline.eval.scoring import ranking
 from driftline.eval.scoring.ranking import comparable, ranked
@@ -190,7 +189,7 @@ def _item(
     if about is None or stream is None:
         return {"text": f"sample {place:,}, class {label}"}
     name = stream.classes[label] if 0 <= label < len(stream.classes) else str(label)
-    image = pictures.get(about["id"]) or (b"" if about["image"] is None else _jpeg(about["image"]))
+    image = pictures.get(about["id"]) or (b"" if about["image"] is None else jpeg(about["image"], PIXELS))
     when = about["day"] or f"step {about['step']}"
     cell = Cell(f"{name}, {when}", image=image) if image else ""
     return {
@@ -201,11 +200,3 @@ def _item(
         "picture": cell,
         "origin": origins.get(about["id"]),
     }
-
-
-def _jpeg(pixels: npt.NDArray[np.uint8]) -> bytes:
-    from PIL import Image
-
-    file = io.BytesIO()
-    Image.fromarray(pixels).resize((PIXELS, PIXELS)).save(file, "JPEG", quality=72)
-    return file.getvalue()

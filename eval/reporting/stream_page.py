@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from driftline.curate.core.errors import DriftlineError
 from driftline.eval.plotting.charts import Figure, Section, lines
-from driftline.eval.reporting.markup import Cell, render, table
+from driftline.eval.reporting.markup import Cell, jpeg, render, table
 from driftline.eval.reporting.text import counted, named_steps
 from driftline.eval.scoring.slices import end_of
 from driftline.stream_builder.measures.floors import Drift, drift
@@ -163,8 +162,6 @@ def _blind(stream: Stream) -> Figure | None:
 
 
 def _pictures(stream: Stream) -> Section | None:
-    from PIL import Image
-
     shape = stream.x_shape
     if len(shape) != 3 or shape[-1] != 3 or any("train" not in s.splits for s in stream.steps):
         return None
@@ -181,10 +178,8 @@ def _pictures(stream: Stream) -> Section | None:
             if not len(first):
                 cells.append("")
                 continue
-            image = Image.fromarray(np.asarray(step["train"].x[first])[0]).resize((THUMBNAIL, THUMBNAIL))
-            file = io.BytesIO()
-            image.save(file, "JPEG", quality=72)
-            cells.append(Cell(f"{name}, {dates[step.index]}", image=file.getvalue()))
+            image = jpeg(np.asarray(step["train"].x[first])[0], THUMBNAIL)
+            cells.append(Cell(f"{name}, {dates[step.index]}", image=image))
         rows.append(cells)
     heads = ["", *(dates[step.index] for step in steps)]
     return Section("pictures", "What the classes look like", table(heads, rows, "pictures"))

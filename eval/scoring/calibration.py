@@ -16,7 +16,7 @@ import numpy.typing as npt
 from driftline.eval.protocol import stored_protocol
 from driftline.eval.rows import Run, groups, new_models
 from driftline.eval.scoring.bands import Array, Band, Floats
-from driftline.eval.scoring.sums import Drawn, Draws, Resampling, bias, drawn, draws_of, summed
+from driftline.eval.scoring.sums import Draws, Resampling, bias, drawn, draws_of, summed
 from driftline.eval.scoring.timeline import Timeline, timeline
 from driftline.stream_builder.stream import Stream
 
@@ -92,16 +92,16 @@ def _calibration(runs: Sequence[Run], draws: Draws) -> Calibration | None:
     confidence, right, _, n = of_bins.total().sum(1)
     filled = np.where(n > 0, n, np.nan)
     of_lags = [np.array([times.at[j] - times.at[i] for of in tests for i, j in of if j - i == k]) for k in lags]
-    error = _band(replace(found["ece"], value=found["ece"].value - bias(_measures, of_bins, "ece")))
+    error = replace(found["ece"], value=found["ece"].value - bias(_measures, of_bins, "ece")).symmetric()
     return Calibration(
         timeline=times,
         lags=lags,
         age=np.array([of_lag.mean() for of_lag in of_lags]),
         youngest=np.array([of_lag.min() for of_lag in of_lags]),
         oldest=np.array([of_lag.max() for of_lag in of_lags]),
-        gap=_band(found["gap"]),
+        gap=found["gap"].symmetric(),
         ece=Band(*(np.sqrt(np.maximum(end, 0.0)) for end in (error.value, error.low, error.high))),
-        brier=_band(found["brier"]),
+        brier=found["brier"].symmetric(),
         confidence=confidence / filled,
         accuracy=right / filled,
         n=n.astype(np.int64),
@@ -116,12 +116,6 @@ def _measures(confidence: Array, right: Array, squares: Array, n: Array) -> dict
         "ece": ((confidence - right) ** 2 / np.maximum(n, 1)).sum(-1) / size,
         "brier": squares.sum(-1) / size,
     }
-
-
-def _band(one: Drawn) -> Band:
-    """Its interval; not known from a single cluster."""
-    band, several = one.symmetric(), one.clusters > 1
-    return Band(band.value, np.where(several, band.low, np.nan), np.where(several, band.high, np.nan))
 
 
 def bin_of(confidence: Array) -> npt.NDArray[np.int64]:

@@ -72,7 +72,7 @@ def compare(
     if len(known) < len(of_learners):
         return None
     scores, hits = [one for one, _ in known], np.stack([of for _, of in known])
-    bands = Band.stacked([one.symmetric() if one.clusters > 1 else _unknown(one) for one in scores])
+    bands = Band.stacked([one.symmetric() for one in scores])
     seeds = [[run.about["seed"] for run in group] for group in learners]
     gaps, width, p, p_outcomes = np.full((4, len(learners), len(learners)), np.nan)
     for members in {tuple(k for k, other in enumerate(seeds) if other == own) for own in map(list, seeds)}:
@@ -104,10 +104,6 @@ def score_of(runs: Sequence[Run], draws: Draws, decisive: Decisive | None = None
     found = drawn(lambda right, n: {"": roles.pooled(right, n)}, of, each=True)[""]
     hits = [np.asarray(part.sum(1), np.float64).ravel() for part in of.parts[0]]
     return found, np.mean(hits, 0)
-
-
-def _unknown(score: Drawn) -> Band:
-    return Band(score.value, np.array(np.nan), np.array(np.nan))
 
 
 def _of_members(scores: Sequence[Drawn], hits: Floats) -> tuple[Array, Array, Array, Array]:

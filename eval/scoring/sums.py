@@ -220,9 +220,10 @@ class Drawn:
         return Band(value, *(np.where(np.isnan(value), np.nan, end) for end in ends))
 
     def symmetric(self) -> Band:
-        """95 % intervals of Student's t."""
+        """95 % intervals of Student's t; not known from a single cluster, which says nothing of others."""
         total, freedom = self.spread()
-        return Band.around(self.value, student(freedom + 1) * np.sqrt(total))
+        half = student(freedom + 1) * np.sqrt(total)
+        return Band.around(self.value, np.where(np.asarray(self.clusters) > 1, half, np.nan))
 
     def widened(self) -> Array:
         """(B, ...) replicates, as far from the value as few clusters and other seeds take them."""
