@@ -32,29 +32,25 @@ def portraits(
     for label, name in enumerate(FOLDERS):
         if not (folder / name).is_dir():
             raise MissingFile(f"{folder} has no folder {name}.", "Expected M and F with files YEAR_….png.")
-        for path in sorted((folder / name).iterdir()):
-            if path.suffix.lower() not in IMAGE_SUFFIXES:
-                continue
-            year = re.match(r"(\d{4})", path.name)
-            if year is None:
+        for path in (path for path in (folder / name).iterdir() if path.suffix.lower() in IMAGE_SUFFIXES):
+            if (year := re.match(r"\d{4}", path.name)) is None:
                 raise BadInput(f"{path} does not begin with a year.", "Expected YEAR_….png.")
-            if FIRST <= int(year[1]) <= LAST:
-                decades.setdefault(min(int(year[1]) // 10 * 10, 2000), []).append((path.name, label, path))
+            if FIRST <= int(year[0]) <= LAST:
+                decades.setdefault(min(int(year[0]) // 10 * 10, 2000), []).append((path.name, label, path))
     if not decades:
         raise MissingFile(f"{folder} has no portraits from {FIRST} to {LAST}.", "Expected files such as M/1935_….png.")
     steps = []
     for t, decade in enumerate(sorted(decades)):
         rows = sorted(decades[decade])
-        y = np.array([label for _, label, _ in rows], np.int64)
+        ids, y = np.array([file for file, _, _ in rows]), np.array([label for _, label, _ in rows], np.int64)
         order = rng_for(seed, "portraits", decade).permutation(len(rows))
         shares = FINAL if t == len(decades) - 1 else SHARES
-        cuts = np.cumsum([int(s * len(rows) + 1e-9) for s in shares[:-1]])
-        splits = {}
-        for name, positions in zip(SPLITS, np.split(order, cuts), strict=False):
-            if len(positions):
-                chosen = [rows[i] for i in positions.tolist()]
-                x = np.stack([_read(path, size) for _, _, path in chosen])
-                splits[name] = Split(x, y[positions], np.array([file for file, _, _ in chosen]))
+        parts = np.split(order, np.cumsum([int(s * len(rows) + 1e-9) for s in shares[:-1]]))
+        splits = {
+            name: Split(np.stack([_read(rows[i][2], size) for i in part.tolist()]), y[part], ids[part])
+            for name, part in zip(SPLITS, parts, strict=False)
+            if len(part)
+        }
         steps.append(Step(t, f"{decade}s", splits))
     loading = {"normalise": True, "augment": []} if fidelity == "clean" else {"normalise": "squashed", "augment": []}
     facts = {"from": "portraits", "seed": seed, "fidelity": fidelity, "loading": loading}

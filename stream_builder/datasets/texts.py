@@ -15,6 +15,7 @@ from driftline.curate.core.outside.documents import read_text
 from driftline.curate.core.outside.http import Client, Policy, Temporary
 from driftline.curate.foreign.delimited import csv_rows
 from driftline.stream_builder.datasets import Dataset, Format, Options, Samples
+from driftline.stream_builder.rows import labelled
 
 TEXT = ("text", "utterance", "sentence", "question", "query", "content")  # names of a column of texts
 LABEL = ("category", "label", "intent", "class", "target")  # names of a column of labels
@@ -28,7 +29,7 @@ SHA256 = {
     "train.csv": "b06e26ac675513959a63135f11b94ea7786ed02da65db93a5650d8838cbc664b",
     "test.csv": "d12d6e3bc4c3103966ae786dc435913c0c563dfa328f5a3646d0e62cfeeb474d",
 }
-Rows = list[tuple[str, str]]  # text, label
+Rows = list[tuple[str, str, str]]  # text, label, train or test
 
 
 def banking77(path: Path, options: Options) -> Dataset:
@@ -74,31 +75,29 @@ def open_texts(path: Path, options: Options) -> Dataset:
     Texts are not changed. Raises MissingFile, and BadInput naming file and row for a text that is empty, longer than
     10,000 characters or contains a NUL, and for missing columns.
     """
-    if path.is_file() and path.suffix == ".json":
-        parts = _clinc(path)
-    elif path.is_file():
-        table = _table(path, with_split=True)
-        parts = {part: [(text, label) for text, label, split in table if split == part] for part in ("train", "test")}
+    if path.is_file():
+        rows = _clinc(path) if path.suffix == ".json" else _table(path)
     else:
-        parts = {}
+        rows = []
         for part in ("train", "test"):
             files = sorted(f for ending in ENDINGS for f in path.glob(f"*{part}*{ending}"))
             if len(files) != 1:
                 raise MissingFile(f"{path} has {len(files)} tables *{part}*.", f"Expected one ({', '.join(ENDINGS)}).")
-            parts[part] = [(text, label) for text, label, _ in _table(files[0], with_split=False)]
-    classes = sorted({label for rows in parts.values() for _, label in rows})
-    number = {name: i for i, name in enumerate(classes)}
-    samples = {}
-    for part, rows in parts.items():
-        if not rows:
+            rows += _table(files[0], part)
+    rows = [row for row in rows if row[2] in ("train", "test")]
+    y, classes = labelled([label for _, label, _ in rows])
+    part_of, samples = np.array([part for _, _, part in rows]), {}
+    for part in ("train", "test"):
+        chosen = np.flatnonzero(part_of == part)
+        if not len(chosen):
             raise BadArray(f"{path} has no {part} texts.", "Expected at least one.")
-        y = np.array([number[label] for _, label in rows], np.int64)
-        samples[part] = Samples(np.array([text for text, _ in rows], np.str_), y, np.arange(len(rows)))
+        x = np.array([rows[i][0] for i in chosen.tolist()], np.str_)
+        samples[part] = Samples(x, y[chosen], np.arange(len(chosen)))
     return Dataset(path.stem, samples["train"], samples["test"], classes)
 
 
-def _table(path: Path, with_split: bool) -> list[tuple[str, str, str]]:
-    """(text, label, split) of each row."""
+def _table(path: Path, part: str = "") -> Rows:
+    """(text, label, part) of each row; without a part, the column `split` names it."""
     records: Iterable[Mapping[str, Any]]
     if path.suffix == ".jsonl":
         records = [
@@ -111,8 +110,7 @@ def _table(path: Path, with_split: bool) -> list[tuple[str, str, str]]:
     for i, record in enumerate(records):
         row = f"{path}, row {i + 1}"
         text, label = (_column(record, names, row) for names in (TEXT, LABEL))
-        split = _column(record, ("split",), row) if with_split else ""
-        rows.append((checked(text, row), checked(label, row), split))
+        rows.append((checked(text, row), checked(label, row), part or _column(record, ("split",), row)))
     return rows
 
 
@@ -125,23 +123,20 @@ def _column(record: Mapping[str, Any], names: Iterable[str], row: str) -> str:
     raise BadInput(f"{row}: there is no column {' or '.join(names)}.", f"It has {', '.join(columns) or 'none'}.")
 
 
-def _clinc(path: Path) -> dict[str, Rows]:
+def _clinc(path: Path) -> Rows:
     """`train`, `test`, `oos_train` and `oos_test` are lists of [text, intent] [Larson et al. 2019]."""
     lists = _parsed(read_text(path), str(path))
-    parts: dict[str, Rows] = {}
-    for part in ("train", "test"):
-        rows: Rows = []
-        for key in (part, f"oos_{part}"):
-            pairs = lists.get(key, [])
-            if not isinstance(pairs, list):
-                raise BadInput(f"{path}: {key} is {type(pairs).__name__}.", "Expected a list of [text, intent].")
-            for i, pair in enumerate(pairs):
-                row = f"{path}, {key}, row {i + 1}"
-                if not isinstance(pair, list) or len(pair) != 2:
-                    raise BadInput(f"{row}: {str(pair)[:60]!r}.", "Expected [text, intent].")
-                rows.append((checked(str(pair[0]), row), checked(str(pair[1]), row)))
-        parts[part] = rows
-    return parts
+    rows: Rows = []
+    for key in ("train", "oos_train", "test", "oos_test"):
+        pairs = lists.get(key, [])
+        if not isinstance(pairs, list):
+            raise BadInput(f"{path}: {key} is {type(pairs).__name__}.", "Expected a list of [text, intent].")
+        for i, pair in enumerate(pairs):
+            row = f"{path}, {key}, row {i + 1}"
+            if not isinstance(pair, list) or len(pair) != 2:
+                raise BadInput(f"{row}: {str(pair)[:60]!r}.", "Expected [text, intent].")
+            rows.append((checked(str(pair[0]), row), checked(str(pair[1]), row), key.removeprefix("oos_")))
+    return rows
 
 
 def _parsed(text: str, source: str) -> dict[str, Any]:
