@@ -149,7 +149,7 @@ def jobs_of(
         dropped = choice.preset & choice.idle.keys() | choice.changed.keys() - changed.keys()
         whole = {key: value for key, value in choice.whole.items() if key not in dropped}
         check_network(preset, spec.name, {**whole, **spec.given}.get("net"), stream.x_shape)
-        origin = dict.fromkeys(spec.own, "with its name") | dict.fromkeys(whole, "protocol")
+        origin = dict.fromkeys(spec.given, "with its name") | dict.fromkeys(whole, "protocol")
         origin |= dict.fromkeys(choice.preset & whole.keys(), f"preset {preset}") | dict.fromkeys(changed, "set")
         origin |= dict.fromkeys(choice.candidates, "chosen")
         of_one = spec.name, spec, whole, origin
@@ -183,7 +183,7 @@ def _choice(
     protocol: Protocol, task: Task, spec: LearnerSpec, changed: dict[str, Any], preset: Settings, tune: Grid
 ) -> _Choice:
     """Of one learner under a protocol that refuses nothing that it needs; else nothing is idle: it does not run."""
-    preset = {key: value for key, value in preset.items() if key not in spec.own | changed.keys()}
+    preset = {key: value for key, value in preset.items() if key not in spec.given.keys() | changed.keys()}
     whole, candidates = planned(protocol, spec, spec.check(preset) | changed, tune)
     idle, lasting = dict[str, str](), dict[str, str]()
     if not any(getattr(spec.kind.needs, need) for need in protocol.refuses):

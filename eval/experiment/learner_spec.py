@@ -45,11 +45,6 @@ class LearnerSpec:
         """The settings that the user gave with it; of an instance those that are no defaults."""
         return dict(self.with_name if self.instance is None else changed_settings(self.instance))
 
-    @property
-    def own(self) -> set[str]:
-        """Their names."""
-        return set(self.given)
-
     def check(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The given settings, unchanged. Raises BadConfig as `check_settings`."""
         return check_settings(self.kind, values, self.name.partition("(")[0])

@@ -49,7 +49,7 @@ def planned(
     try:
         learner = spec(**settings)
         others = {key: value for key, value in protocol.defaults(learner).items() if getattr(learner, key) != value}
-        settings = {key: value for key, value in others.items() if key not in spec.own} | settings
+        settings = {key: value for key, value in others.items() if key not in spec.given} | settings
         return settings, spec(**settings).candidates() | grid_of
     except BadPlugin:  # the run says so, and the other learners go on
         return settings, grid_of

@@ -7,7 +7,7 @@ An objective of one's own is a function `(net, domains, rng) → loss` under the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,6 @@ from driftline.eval.finetuning.samples import Samples, shown
 from driftline.eval.nets.chain import Net, widened
 
 Batch = tuple[Any, Any, Any]  # inputs of the network, labels, weight of each loss or None
-Objective = Callable[..., Any]
 
 LAST_WEIGHT = 3.0  # weight of the final step's loss in the joint model [paper, appendix D.1]
 

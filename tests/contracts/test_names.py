@@ -62,9 +62,9 @@ def test_record_csv_and_page_have_the_value_that_trained(protocol, name, setting
     trained: dict[str, Any] = {}
     finish = run_module._finish
 
-    def noted(on: Any, grid: Any, run: Any, ran: Any) -> Any:
+    def noted(on: Any, grid: Any, job: Any, run: Any, ran: Any) -> Any:
         trained[run.identity["learner"]] = getattr(ran.learner, setting)
-        return finish(on, grid, run, ran)
+        return finish(on, grid, job, run, ran)
 
     monkeypatch.setattr(run_module, "_finish", noted)
     learners, settings = [name, f"{name}({setting}={values[0]})"], more | {setting: values[1]}
