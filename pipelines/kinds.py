@@ -21,7 +21,7 @@ if TYPE_CHECKING:
             """Its folder."""
             ...
 
-    Place: TypeAlias = str | Path | InFolder
+    Place: TypeAlias = str | Path | InFolder  # a file or folder, or the run or release in it
     Names: TypeAlias = str | Sequence[str]
     StreamPlace: TypeAlias = str | Path | Stream
     StreamPlaces: TypeAlias = StreamPlace | Sequence[StreamPlace]
@@ -30,34 +30,16 @@ if TYPE_CHECKING:
     Counts: TypeAlias = str | Sequence[int]
     Table: TypeAlias = Any
     Settings: TypeAlias = Mapping[str, Any] | Sequence[str]
-else:
-
-    class Place:
-        """A file or folder, or the run or release in it."""
-
-    class Names:
-        """A name or several; on the command line with commas, or repeated."""
-
-    class StreamPlace:
-        """A stream, or its folder."""
-
-    class StreamPlaces:
-        """A stream or several."""
-
-    class Evaluated:
-        """What `evaluate` returned, or folders of rows."""
-
-    class Data:
-        """A dataset, its name, or its path."""
-
-    class Counts:
-        """Numbers; on the command line with commas."""
-
-    class Table:
-        """Numbers in rows and columns; on the command line a file of them."""
-
-    class Settings:
-        """Dotted keys, or sections as mappings; on the command line KEY=VALUE."""
+else:  # what `cli/action.py` reads instead
+    Place = type("Place", (), {})
+    StreamPlace = type("StreamPlace", (), {})
+    StreamPlaces = type("StreamPlaces", (), {})
+    Evaluated = type("Evaluated", (), {})
+    Data = type("Data", (), {})
+    Counts = type("Counts", (), {})
+    Table = type("Table", (), {})
+    Names = type("Names", (), {})
+    Settings = type("Settings", (), {})
 
 
 def path_of(place: Place) -> Path:

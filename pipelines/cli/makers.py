@@ -103,6 +103,8 @@ def add_maker(
     options = [p for p in parameters if p.name != "work"]
     roles = [p.name for p in options[arguments:] if p.name in ROLES]
 
+    defaults = {p.name: p.default for p in options}
+
     def answer(out: Path, **values: Any) -> None:
         from driftline.curate.core.times.calendar_periods import count_of
 
@@ -121,6 +123,7 @@ def add_maker(
         if len(options) < len(parameters):
             values["work"] = work
         source = [values.pop(p.name) for p in options[:arguments]]
+        values = {key: defaults.get(key) if value is None else value for key, value in values.items()}
         try:
             stream = function(*source, **values)
             notes = [f"{fact}: {stream.facts[fact]}" for fact in ("licence", "cite") if fact in stream.facts]

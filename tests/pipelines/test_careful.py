@@ -28,7 +28,7 @@ from driftline.curate.validation.answers.answers import KEY, worker_key
 from driftline.eval.leaderboard.submission import pack
 from driftline.eval.run import evaluate
 from driftline.pipelines.annotation.answer_store import AnswerStore
-from driftline.pipelines.cli.common import show
+from driftline.pipelines.cli.common import OUTPUT, show
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.demo.draw import photo
 from driftline.pipelines.forecast.needs import forecast
@@ -198,9 +198,8 @@ def test_a_release_by_default_settings_holds_what_attribution_needs_and_no_canar
     assert evaluate(Stream.load(place), "clear-iid", ["nearest-mean"], [0], {}, out=tmp_path / "rows")
     dl.report(tmp_path / "rows", pages / "report", stream=[place])
     pack([tmp_path / "rows"], "ours", pages / "ours.zip")
-    board = {"out": pages / "board.md", "site": pages / "site"}
-    dl.leaderboard(pages / "ours.zip", stream=[place], again=1, public_value="drawn", **board)
-    assert "nearest-mean" in everything(pages / "site")
+    dl.leaderboard([pages / "ours.zip"], stream=[place], again=1, public_value="drawn", out=pages / "board.md")
+    assert "nearest-mean" in (pages / "board.md").read_text()
     assert ' | in_domain":' in everything(pages), "what is packed is seen, too"
     left = everything(release.path, tmp_path / "exports", tmp_path / "rows", pages)
     assert [name for name in PLANTED if name in left] == []
@@ -242,13 +241,14 @@ def test_two_photos_whose_addresses_differ_by_a_token_stay_two() -> None:
         assert without_secrets(f'see "http://h/a?w=1&{name}=Canary" twice') == 'see "http://h/a?w=1" twice'
 
 
-def test_nothing_prints_a_token(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_prints_a_token(tmp_path, capsys, monkeypatch):
     text = "http://h/a.jpg?token=Canary"
     log = RunLog(tmp_path / "log.jsonl", verbose=True)
     log.say(text)
     log.write("asked", url=text)
-    show(False, {}, text)
-    show(True, {"url": text}, "")
+    show({}, text)
+    monkeypatch.setattr(OUTPUT, "json", True)
+    show({"url": text}, "")
     shown = capsys.readouterr()
     assert "http://h/a.jpg" in shown.out
     assert "Canary" not in shown.out + shown.err + (tmp_path / "log.jsonl").read_text() + str(BadConfig(text))
