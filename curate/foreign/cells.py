@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -182,7 +182,7 @@ class TimeColumn:
         times = parsed(column, self.name, self.unit)
         if not self._first[1] and (bad := times.form == UNREADABLE).any():
             place = int(bad.argmax())
-            self._first = (str(column[place].as_py())[:60], self._rows + place + 1)
+            self._first = (str(shown(column[place]))[:60], self._rows + place + 1)
         self._parts.append(times)
         self._rows += len(column)
 
@@ -224,6 +224,14 @@ def parsed(column: pa.ChunkedArray, name: str, unit: str = "auto") -> Times:
     return Times(value, forms, second + np.int8(DAY * pa.types.is_date(kind)))
 
 
+def span(value: Any) -> tuple[int, int]:
+    """The first and the last second UTC of a single time, such as 2026-07. Raises ValueError."""
+    times = parsed(pa.chunked_array([pa.array([value])]), "the time").dated("s")
+    if times.form[0] >= NO_TIME:
+        raise ValueError(f"{value!r} is not a time")
+    return int(times.value[0]), int(times.last[0])
+
+
 def per_second(largest: int) -> int:
     """How many of its unit are a second, of a column of numbers whose largest one is this."""
     return 10 ** (3 * sum(largest >= LATEST * 1000**k for k in range(3)))
@@ -252,6 +260,16 @@ def alike(counts: Mapping[str, str]) -> list[str]:
         key = digits[1] if digits else " ".join(one_form(name).casefold().split())
         groups.setdefault({"true": "1", "false": "0"}.get(key, key), []).append(f"`{name}` ({counts[name]})")
     return [f"{', '.join(group)} are different classes." for group in groups.values() if len(group) > 1]
+
+
+def shown(cell: pa.Scalar) -> Any:
+    """A cell for a message; its bytes that are not UTF-8 are surrogate escapes."""
+    try:
+        return cell.as_py()
+    except UnicodeDecodeError:
+        return cell.as_buffer().to_pybytes().decode("utf-8", "surrogateescape")
+    except Exception:  # Arrow raises many kinds for values that Python has not, pytz another
+        return f"unreadable {cell.type}"
 
 
 def _is_number(kind: pa.DataType) -> bool:

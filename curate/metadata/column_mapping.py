@@ -121,7 +121,9 @@ def records_of(
     out["id"] = [safe_id(name) if name else id_of_address(url) if url else None
                  for name, url in zip(named, urls, strict=True)]  # fmt: skip
     fault((i for i, identifier in enumerate(out["id"]) if identifier is None), "bad_id")
-    raw = {i: faults[i][1] if faults and i in faults else _shown(table, i, columns.values()) for i in bad}
+    raw = {row: text for row, (_, text) in (faults or {}).items()}
+    for i in bad.keys() - raw.keys():
+        raw[i] = str({name: cells.shown(table[name][i]) for name in columns.values()})
     return records_with(out, {i: (why, printable(raw[i])) for i, why in bad.items()}, size)
 
 
@@ -178,17 +180,3 @@ def _refuse_rounded(column: pa.ChunkedArray, name: str, row: int) -> None:
             "Expected ids with all their digits, since several photos may have the same rounded id.",
             "Export the table again with this column as text, or choose another column for collection.columns.id.",
         )
-
-
-def _shown(table: pa.Table, row: int, names: Iterable[str]) -> str:
-    """The cells of a row, for people."""
-    values = {}
-    for name in dict.fromkeys(names):
-        cell = table[name][row]
-        try:
-            values[name] = cell.as_py()
-        except UnicodeDecodeError:
-            values[name] = cell.as_buffer().to_pybytes().decode("utf-8", "surrogateescape")
-        except Exception:  # Arrow raises many kinds for values that Python has not
-            values[name] = f"unreadable {cell.type}"
-    return str(values)

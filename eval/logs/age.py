@@ -11,7 +11,7 @@ import numpy as np
 
 from driftline.curate.core.errors import BadInput
 from driftline.curate.core.seeding import rng_for
-from driftline.curate.core.times.dates import last_second, precision_of, seconds_of
+from driftline.curate.foreign.cells import span
 from driftline.eval.logs.causes import Split, Stale, split, staleness
 from driftline.eval.logs.cells import LEAST, Cells, cells_of
 from driftline.eval.logs.forecast import Advice, Ahead, advice, forecast
@@ -93,7 +93,7 @@ def aged(
     """
     costs = _costs(cost_error, cost_retrain)
     try:
-        end = None if until is None else last_second(seconds_of(until), precision_of(until))
+        end = None if until is None else span(until)[1]
     except (ValueError, OverflowError):
         raise BadInput(f"--until is {until!r}.", "Expected a date, such as 2026-07-01.") from None
     log = read_log(several(log), columns, several(labels), end)

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from driftline.curate.core.errors import BadInput, did_you_mean
-from driftline.curate.core.times.dates import last_second, precision_of, seconds_of
+from driftline.curate.foreign import cells
 from driftline.eval.logs.columns import opened
 
 DATES = ("trained_to", "deployed_from", "deployed_to")
 COLUMNS = ("version", *DATES, "accuracy")
-Cells = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -41,15 +42,15 @@ def read_versions(source: Any) -> dict[str, Version]:
         ]
     what = str(source) if isinstance(source, str | Path) else "versions"
     with opened(source, what) as (_, relation, _):
-        rows = relation.to_arrow_table().to_pylist()
-        names = relation.columns
+        names, table = relation.columns, relation.to_arrow_table()
     if "version" not in names:
         raise BadInput(f"{what} has no column 'version'.", f"It has {', '.join(names)}.")
     for name in names:
         if name not in COLUMNS and (close := did_you_mean(name, COLUMNS)):
             raise BadInput(f"{what} has a column {name!r}.", f"Expected {', '.join(COLUMNS)}.", close)
     versions: dict[str, Version] = {}
-    for row in rows:
+    columns = {name: cells.text(table[name], f"{what}: {name}") for name in names if name in COLUMNS}
+    for row in pa.table(columns).to_pylist():
         version = _version(row, what)
         if version.name in versions:
             raise BadInput(f"{what} has the version {version.name!r} twice.", "Expected one row a version.")
@@ -57,21 +58,21 @@ def read_versions(source: Any) -> dict[str, Version]:
     return versions
 
 
-def _version(row: Cells, what: str) -> Version:
-    name = _text(row["version"])
+def _version(row: Mapping[str, str | None], what: str) -> Version:
+    name = row["version"]
     if name is None:
         raise BadInput(f"{what}: a row has no version.", "Expected its name in each row.")
-    dates = {field: _date(row.get(field), f"{what}: {field} of version {name!r}", field) for field in DATES}
-    start, end, trained = dates["deployed_from"], dates["deployed_to"], dates["trained_to"]
+    (first, trained), (start, _), (_, end) = (
+        _span(row.get(field), f"{what}: {field} of version {name!r}") for field in DATES
+    )
     if start is not None and end is not None and end < start:
         raise BadInput(f"{what}: version {name!r} is deployed until before it is deployed.", "Expected a later date.")
-    first = _date(row.get("trained_to"), "", "deployed_from")
-    if start is not None and trained is not None and first is not None and start < first:
+    if start is not None and first is not None and start < first:
         problem = f"{what}: version {name!r} was deployed before the end of its training data."
         raise BadInput(problem, "Expected deployed_from after trained_to.", "Correct one of the dates.")
     accuracy = row.get("accuracy")
     try:
-        share = None if _text(accuracy) is None else float(str(accuracy))
+        share = None if accuracy is None else float(accuracy)
     except ValueError:
         share = -1.0
     if share is not None and not 0 <= share <= 1:
@@ -79,20 +80,9 @@ def _version(row: Cells, what: str) -> Version:
     return Version(name, trained, start, end, share)
 
 
-def _text(value: Any) -> str | None:
-    if value is None or value != value or str(value).strip() == "":
-        return None
-    whole = isinstance(value, float) and value.is_integer()
-    return str(int(value)) if whole else str(value).strip()
-
-
-def _date(value: Any, what: str, field: str) -> int | None:
-    """Seconds UTC: the first of a day, month or year; of an end, the last."""
-    if (text := _text(value)) is None:
-        return None
+def _span(text: str | None, what: str) -> tuple[int, int] | tuple[None, None]:
+    """The first and the last second UTC of a day, month or year."""
     try:
-        moment = value if not isinstance(value, str) else text
-        start = seconds_of(moment)
-        return start if field == "deployed_from" else last_second(start, precision_of(moment))
+        return (None, None) if text is None else cells.span(text)
     except (ValueError, OverflowError):
         raise BadInput(f"{what} is {text!r}.", "Expected a date, a month (2026-01), or nothing.") from None

@@ -60,7 +60,7 @@ def times_of(
     times, _ = whole.whole(most=1.0)
     if (lacking := times.form >= cells.NO_TIME).any():
         row = int(lacking.argmax())
-        raise BadInput(f"{row_of(row)}: the time is {str(column[row].as_py())[:60]!r}.", EXPECTED)
+        raise BadInput(f"{row_of(row)}: the time is {str(cells.shown(column[row]))[:60]!r}.", EXPECTED)
     return times.value
 
 
@@ -87,7 +87,8 @@ def label_times(
     late[rows] = times_of(there, lambda row: f"{row_of(int(rows[row]))}, label_time", unit, like)
     if (early := late < seconds).any():
         row = int(early.argmax())
-        problem = f"{row_of(row)}: label_time is {column[row].as_py()}, and its sample's time is {times[row].as_py()}."
+        late_at, at = cells.shown(column[row]), cells.shown(times[row])
+        problem = f"{row_of(row)}: label_time is {late_at}, and its sample's time is {at}."
         raise BadInput(problem, "Expected the sample's time or a later one; no value for a label that never comes.")
     return late
 

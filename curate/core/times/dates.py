@@ -7,8 +7,7 @@ import math
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +18,7 @@ from driftline.curate.core.outside.names import is_count
 
 EPOCH = datetime(1970, 1, 1)
 DAY = 86_400  # seconds
-MONTH, DAY_OF_MONTH = re.compile(r"\d{4}-\d\d"), re.compile(r"\d{4}-\d\d-\d\d")
+MONTH = re.compile(r"\d{4}-\d\d")
 YEAR_AS_FLOAT = re.compile(r"[12]\d{3}\.0+")  # of a column in which one year is missing
 EXIF_IFD, GPS_IFD, MODEL, EDITED_AT = 0x8769, 0x8825, 0x0110, 0x0132
 # name, tag, and the tag of its own offset from UTC
@@ -103,12 +102,6 @@ def seconds_of(value: Any) -> int:
     >>> seconds_of("1970"), seconds_of("86400"), seconds_of("1970-01-01T00:01:00+00:00"), seconds_of(1.5)
     (0, 86400, 60, 1)
     """
-    if isinstance(value, datetime):
-        return math.floor((value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp())
-    if isinstance(value, date):
-        return int(datetime(value.year, value.month, value.day, tzinfo=UTC).timestamp())
-    if isinstance(value, Decimal):
-        value = float(value)
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError(f"{type(value).__name__} is not a time")
     text = str(value)
@@ -120,26 +113,11 @@ def seconds_of(value: Any) -> int:
         number = math.floor(value) if isinstance(value, float) else int(text.removesuffix(".0"))
     except ValueError:
         text = re.sub(r" (?:UTC|GMT)$", "+00:00", text)
-        return seconds_of(datetime.fromisoformat(f"{text}-01" if MONTH.fullmatch(text) else text))
+        moment = datetime.fromisoformat(f"{text}-01" if MONTH.fullmatch(text) else text)
+        return math.floor((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
     if abs(number) >= 2**62:
         raise ValueError(f"{number} is not a time")
     return number
-
-
-def precision_of(value: Any) -> str:
-    """How precise the text, number or date is that `seconds_of` reads: year, month, day or second.
-
-    >>> [precision_of(value) for value in (1905, "2019-03", "2019-03-04", "2019-03-04T10:00", 1551693600)]
-    ['year', 'month', 'day', 'second', 'second']
-    """
-    if isinstance(value, date):
-        return "second" if isinstance(value, datetime) else "day"
-    text = str(value)
-    if YEAR_AS_FLOAT.fullmatch(text) or (is_count(text) and len(text) == 4):
-        return "year"
-    if MONTH.fullmatch(text):
-        return "month"
-    return "day" if DAY_OF_MONTH.fullmatch(text) else "second"
 
 
 def last_second(start: int, precision: str) -> int:
