@@ -19,7 +19,7 @@ from driftline.eval.scoring import published_values as published
 from driftline.eval.scoring import ranking
 from driftline.eval.scoring.bands import Array, half_width, share, student
 from driftline.eval.scoring.comparing import compare, score_of
-from driftline.eval.scoring.ranking import comparable, rival, standing_by_name
+from driftline.eval.scoring.ranking import comparable, rival
 from driftline.eval.scoring.sums import Draws, Resampling, draws_of
 from driftline.stream_builder.measures.label_correlation import half_width as of_runs
 
@@ -48,7 +48,7 @@ def summary(
         results.append(
             {
                 "learner": about["learner"],
-                "standing": about.get("standing", standing_by_name(about["learner"], kind)),
+                "standing": about.get("standing", ""),
                 "settings": {**about["settings"], **about["protocol_settings"]},
                 "seeds": [run.about["seed"] for run in group],
                 "runs": [digest(run) for run in group],

@@ -54,19 +54,9 @@ def standing_of(learner: type[Learner], protocol: type[Protocol]) -> str:
     return "blind" if learner.blind else ""
 
 
-def standing_by_name(learner: str, protocol: type[Protocol] = Protocol) -> str:
-    """Of rows that do not say it: by the registered learner.
-
-    >>> standing_by_name("joint(epochs=5)"), standing_by_name("oracle"), standing_by_name("er")
-    ('bound', 'bound', '')
-    """
-    base = learner.partition("(")[0].strip()
-    return standing_of(LEARNERS[base], protocol) if base in LEARNERS and not LEARNERS.problem(base) else ""
-
-
 def bound(result: Document) -> bool:
     """Whether a result is an upper bound: it is listed last and never the best."""
-    return str(result.get("standing", standing_by_name(result.get("learner", "")))) == "bound"
+    return bool(result.get("standing") == "bound")
 
 
 def rival(result: Document) -> bool:

@@ -160,7 +160,9 @@ def test_results_name_the_best_learner_and_have_it_first_in_their_frame() -> Non
 def test_an_upper_bound_is_listed_last_and_never_the_best() -> None:
     """`joint` has learned the steps that `next_domain` tests."""
     values = {"joint": 0.9, "joint(epochs=3)": 0.8, "er": 0.7, "nap": 0.6}
-    one = document("clear-iid", [result(name, {"next_domain": v}) for name, v in values.items()])
+    bounds = {"standing": "bound"}
+    results = [result(n, {"next_domain": v}) | (bounds if n.startswith("joint") else {}) for n, v in values.items()]
+    one = document("clear-iid", results)
     assert [(place.name, place.best) for place in ranked(one)] == [
         ("er", True), ("nap", False), ("joint", False), ("joint(epochs=3)", False)
     ]  # fmt: skip
@@ -220,7 +222,8 @@ def test_a_bound_is_one_only_where_others_do_not_get_the_same_data() -> None:
 
 
 def test_a_bound_with_a_setting_in_its_label_stays_one() -> None:
-    rows = [result("joint", {"next_domain": v}, splits=s) for v, s in ((0.9, "stream"), (0.8, "seeded"))]
+    pairs = ((0.9, "stream"), (0.8, "seeded"))
+    rows = [result("joint", {"next_domain": v}, splits=s) | {"standing": "bound"} for v, s in pairs]
     one = document("clear-iid", [*rows, result("er", {"next_domain": 0.5}, splits="seeded")])
     assert not [place for place in ranked(one) if place.best and place.result["learner"] == "joint"]
     assert list(ranks(*cells_of([one]))) == []

@@ -8,14 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from support.console import answer, driftline, handed
 from support.helpers import drifting
 from support.pages import chromium_browser, open_report, violations
 
 from driftline.eval.reporting.files.exports import scores_tex
-from driftline.eval.reporting.report import results_of, write
+from driftline.eval.reporting.report import results_of
 from driftline.eval.reporting.two_runs import _table, two_runs
 from driftline.eval.run import evaluate
 from driftline.stream_builder.stream import Stream
@@ -132,16 +131,6 @@ def test_a_release_is_not_compared_with_rows(runs: Path, tmp_path: Path) -> None
     done = driftline("compare", str(tmp_path), str(runs / "a"), "--out", str(tmp_path / "out"))
     assert done.returncode == 2
     assert "is a release" in done.stderr
-
-
-def test_the_exports_have_every_score(runs: Path, tmp_path: Path) -> None:
-    documents = results_of([runs / "a"])
-    write(documents, tmp_path)
-    rows = pq.read_table(tmp_path / "scores.parquet").to_pylist()
-    for result in documents[0]["results"]:
-        for score, values in result["scores"].items():
-            own = [r["value"] for r in rows if r["learner"] == result["learner"] and r["score"] == score]
-            assert own == values["values"]
 
 
 def test_ties_are_letters_in_latex(runs: Path) -> None:
