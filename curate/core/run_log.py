@@ -9,7 +9,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -51,36 +51,35 @@ class RunLog:
     @contextmanager
     def progress(self, what: str, total: int | None, unit: str = "records") -> Iterator[Tick]:
         """Yield a function that advances the progress of `what` by n of `total` units (None: unknown)."""
-        started, done = time.monotonic(), 0
+        started = last = time.monotonic()
+        done = 0
         self._check_time()
         self.write("begin", what=what, total=total, unit=unit)
-        if not self.quiet and sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-            columns = (TextColumn("{task.description:>10}"), BarColumn(), MofNCompleteColumn())
-            with Progress(*columns, TextColumn(unit), TimeRemainingColumn(), console=Console(stderr=True)) as bar:
-                task = bar.add_task(what, total=total)
-
-                def tick(n: int) -> None:
-                    nonlocal done
-                    done += n
-                    bar.advance(task, n)
-                    self._check_time()
-
-                yield tick
-        else:
-            last, of_total = started, f" of {total:,}" if total is not None else ""
+        terminal = not self.quiet and sys.stderr.isatty()
+        with _bar(what, total, unit) if terminal else nullcontext() as advance:
 
             def tick(n: int) -> None:
                 nonlocal done, last
                 done += n
                 self._check_time()
                 now = time.monotonic()
-                if not self.quiet and now - last >= 10:
-                    last = now
+                if advance is not None:
+                    advance(n)
+                elif not self.quiet and now - last >= 10:
+                    last, of_total = now, f" of {total:,}" if total is not None else ""
                     left = f", about {(total - done) * (now - started) / done:.0f} s left" if total and done else ""
                     print(f"{what}: {done:,}{of_total} {unit}{left}", file=sys.stderr, flush=True)
 
             yield tick
         self.write("end", what=what, done=done, seconds=round(time.monotonic() - started, 3))
+
+
+@contextmanager
+def _bar(what: str, total: int | None, unit: str) -> Iterator[Tick]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description:>10}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TextColumn(unit), TimeRemainingColumn(), console=Console(stderr=True)) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda n: bar.advance(task, n)

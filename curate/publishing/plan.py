@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from driftline.curate.core.atomic_io import TEMPORARY, read_object
 from driftline.curate.core.errors import BadConfig, BadInput, IntegrityError, MissingFile
+from driftline.curate.core.files.walk import walk
 from driftline.curate.core.outside.documents import read_text, sums_of
 
 SUMS = "SHA256SUMS"
@@ -78,26 +77,15 @@ def plan_of(folder: Path) -> Plan:
                 f"{folder} has no {name}.", "Expected an exported release.", "Export one with --format huggingface."
             )
     facts = read_object(folder / "release.json", {"name": str, "version": str}, AGAIN)
-    files = dict(sorted(_walk(str(folder), "")))
+    entries = {name: entry for name, entry in walk(folder).items() if TEMPORARY not in name}
+    if links := [name for name, entry in entries.items() if entry.link]:
+        raise BadInput(f"{folder / links[0]} is a link.", "Expected plain files.", AGAIN)
+    files = {name: (folder / name).stat().st_size for name in sorted(entries)}
     sums = sums_of((folder / SUMS).read_bytes(), folder / SUMS, AGAIN)
     if differing := sorted(set(sums) ^ (set(files) - {SUMS})):
         state = "is missing" if differing[0] in sums else f"is not in {SUMS}"
         raise IntegrityError(f"{folder / differing[0]} {state}.", f"{len(differing):,} files differ.", AGAIN)
     return Plan(folder, facts["name"], facts["version"], files, sums)
-
-
-def _walk(folder: str, prefix: str) -> Iterator[tuple[str, int]]:
-    """(name, bytes) of each file; unfinished files are left out. Raises BadInput for a link."""
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.startswith(TEMPORARY):
-                continue
-            if entry.is_symlink():
-                raise BadInput(f"{entry.path} is a link.", "Expected plain files.", AGAIN)
-            if entry.is_dir(follow_symlinks=False):
-                yield from _walk(entry.path, f"{prefix}{entry.name}/")
-            else:
-                yield f"{prefix}{entry.name}", entry.stat(follow_symlinks=False).st_size
 
 
 def other_content(place: str, plan: Plan) -> BadInput:
