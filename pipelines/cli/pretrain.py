@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,18 +49,11 @@ def train_encoder(
 
 
 def _changed(recipe: Recipe, sets: list[str]) -> Recipe:
+    from driftline.eval.experiment.settings import check_settings
     from driftline.pipelines.config.loader import setting_of
 
-    types = {f.name: f.type for f in fields(recipe)}
-    changes: dict[str, Any] = {}
-    for key, value in map(setting_of, sets):
-        if key not in types:
-            raise BadConfig(f"Unknown setting {key!r} of a recipe.", f"Available: {', '.join(types)}.")
-        old = getattr(recipe, key)
-        if isinstance(value, bool) or not isinstance(value, (int, float) if isinstance(old, float) else type(old)):
-            raise BadConfig(f"{key} is {value!r}.", f"Expected a {type(old).__name__}, as in {key}={old!r}.")
-        changes[key] = float(value) if isinstance(old, float) else value
-    return replace(recipe, **changes)
+    settings = check_settings(type(recipe), dict(map(setting_of, sets)), "recipe")
+    return replace(recipe, **{key: type(getattr(recipe, key))(value) for key, value in settings.items()})
 
 
 def _of_stream(place: Path, bucket: int, room: int, include_tests: bool) -> ImageArray:

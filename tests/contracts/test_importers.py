@@ -348,38 +348,6 @@ def test_missing_images_are_counted(tmp_path: Path) -> None:
         IMPORTERS["wilds"](path, **options)
 
 
-def words_of(options: dict[str, Any]) -> list[object]:
-    """An importer's arguments as options of its command."""
-    return [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value)]
-
-
-@pytest.mark.parametrize(
-    ("command", "option", "value"),
-    [
-        ("from-clear", "--first-bucket", "prior"),
-        ("from-folder-by-time", "--period", "day"),
-        ("from-hub", "--period", "month"),
-        ("from-tic", "--test-share", 0.75),
-        ("from-wild-time", "--seed", 3),
-        ("from-wilds", "--size", 16),
-    ],
-)
-def test_an_option_of_the_command_makes_the_stream_that_the_importer_makes(command, option, value, tmp_path):
-    """And another one than without it."""
-    name = command.removeprefix("from-")
-    if name == "clear":
-        path, options = bare_layout(tmp_path / "data", ["1", "2", "0"], splits=2), {"features": "images:8"}
-    else:
-        (tmp_path / "data").mkdir()
-        path, options = BUILT[name](tmp_path / "data")
-    options |= {"seed": 0}
-    changed = options | {option.removeprefix("--").replace("-", "_"): value}
-    usual, expected = (IMPORTERS[name](path, **o).save(tmp_path / str(i)) for i, o in enumerate((options, changed)))
-    made = document("stream", command, path, *words_of(changed), "--out", tmp_path / "out")
-    assert made["sha256"] == expected.sha256
-    assert made["sha256"] != usual.sha256
-
-
 def test_images_of_fmow_may_be_elsewhere(tmp_path: Path) -> None:
     for i in range(3):
         write_picture(tmp_path / "elsewhere" / f"rgb_img_{i}.png")
@@ -390,14 +358,6 @@ def test_images_of_fmow_may_be_elsewhere(tmp_path: Path) -> None:
     made = document(*words, "--root", tmp_path / "elsewhere", "--size", 16)
     assert made["samples"] == 4
     assert Stream.load(tmp_path / "out").x_shape == (16, 16, 3)
-
-
-def test_published_values_are_those_of_the_data_that_is_named(tmp_path: Path) -> None:
-    path, options = clear(tmp_path / "data")
-    words = ("stream", "from-clear", path, *words_of(options), "--out", tmp_path / "out")
-    assert "Expected one of clear10/moco-yfcc-b0" in inside(*words, "--paper", "clear9").stderr
-    document(*words, "--paper", "clear10/clip")
-    assert Stream.load(tmp_path / "out").facts["published"] == "clear10/clip"
 
 
 def test_columns_of_other_names_are_named_by_options(tmp_path: Path) -> None:

@@ -321,9 +321,7 @@ class TestCommands:
         )
         make = ("stream", "from-arrays", tmp_path / "f.npz", "--out", tmp_path / "s")
         assert "Expected one of clear10/moco-yfcc-b0" in message(driftline(*make, "--paper", "clear11"), 2)
-        assert driftline(*make, "--paper", "clear10/moco-yfcc-b0").returncode == 0
-        facts = json.loads((tmp_path / "s" / "stream.json").read_text())["facts"]
-        assert facts == {"from": "arrays", "file": "f.npz", "published": "clear10/moco-yfcc-b0"}
+        assert driftline(*make).returncode == 0
         shown = json.loads(driftline("stream", "show", tmp_path / "s", "--json").stdout)
         assert [s["splits"] for s in shown["steps"]] == [{"train": 30, "test": 10}] * 3
         learners = ("--learners", "nearest-mean,nap", "--seeds", "0-1", "--set", "epochs=3")
