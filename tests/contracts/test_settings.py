@@ -82,9 +82,9 @@ def did(
 
     finish = run_module._finish
 
-    def noted(stream: Any, grid: Any, job: Any, ran: Any) -> Any:
+    def noted(stream: Any, grid: Any, job: Any, run: Any, ran: Any) -> Any:
         learners.append(ran.learner)
-        return finish(stream, grid, job, ran)
+        return finish(stream, grid, job, run, ran)
 
     with monkeypatch.context() as patched:
         patched.setattr(run_module, "_finish", noted)
