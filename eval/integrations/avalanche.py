@@ -12,7 +12,6 @@ from driftline.eval.engine.seeded import seeded
 from driftline.eval.integrations.torch import tensor_of
 from driftline.eval.learner import Array, Labels, Learner, Task
 from driftline.eval.training.budget import Budget
-from driftline.stream_builder.stream import Step
 
 
 @dataclass
@@ -43,7 +42,7 @@ class Avalanche(Learner):
             return
         self.model.train_epochs = epochs or self.model.train_epochs
         labels = y.tolist()
-        tensors = torch.utils.data.TensorDataset(tensor_of(x), torch.tensor(labels))
+        tensors = torch.utils.data.TensorDataset(tensor_of(np.asarray(x)), torch.tensor(labels))
         attributes = [DataAttribute(labels, "targets"), DataAttribute([0] * len(labels), "targets_task_labels", True)]
         data = as_taskaware_classification_dataset(make_avalanche_dataset(tensors, data_attributes=attributes))
         benchmark = benchmark_from_datasets(train=[data])
@@ -52,10 +51,6 @@ class Avalanche(Learner):
         with seeded(self.rng):
             self.model.train(experience)
         self.gradient_steps = int(self.model.clock.train_iterations)
-
-    def learn_step(self, step: Step) -> None:
-        """Learn a time step as one experience."""
-        self.learn(np.asarray(step["train"].x), step["train"].y)
 
     def scores(self, x: Array) -> Array:
         """The model's outputs (N, C)."""
