@@ -46,8 +46,7 @@ class Unreadable:
 
     count: int = 0
     first_text: str = ""
-    first_row: int = 0
-    """from 1"""
+    first_row: int = 0  # from 1
 
 
 def is_nothing(column: pa.ChunkedArray, words: Collection[str] = NOTHING) -> pa.ChunkedArray:

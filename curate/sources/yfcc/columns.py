@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from driftline.curate.core.parsing import degrees, integers, local_seconds, plus_decode
 from driftline.curate.metadata.columns import LONGEST_RAW
-from driftline.curate.metadata.schema import SOURCE, records_with
+from driftline.curate.metadata.schema import records_with
 
 # Names as in the SQLite form, in the order of the parts of 2014.
 NAMES = (
@@ -24,14 +24,14 @@ USED = tuple(name for name in NAMES if name not in (
 
 
 def records(
-    columns: dict[str, pa.Array], rows: np.ndarray, raw: Callable[[int], str], earlier: Sequence[dict[str, object]] = ()
+    columns: dict[str, pa.Array], first: int, raw: Callable[[int], str], faults: dict[int, tuple[str, str]]
 ) -> pa.RecordBatch:
-    """columns: USED names → (N,) strings, "" = missing. rows: (N,) row numbers. raw(i): text of record i.
+    """columns: USED names → (N,) strings, "" = missing. first: number of the first row. raw(i): text of record i.
 
-    earlier: records without 23 columns (row, fault, raw), which are put in their places. Free text is decoded; tags are
-    not, because they must be split at commas first. A record has the first fault that applies.
+    faults: reason and raw text of records without 23 columns, which are null; further ones are added. Free text is
+    decoded; tags are not, because they must be split at commas first. A record has the first fault that applies.
     """
-    n = len(rows)
+    n = len(columns["photoid"])
     id_, uploaded, marker = columns["photoid"], columns["dateuploaded"], columns["marker"]
     seconds = integers(uploaded)
     checks = (
@@ -39,17 +39,17 @@ def records(
         ("bad_upload_time", pc.and_(pc.is_null(seconds), pc.not_equal(uploaded, ""))),
         ("bad_marker", pc.invert(pc.is_in(marker, pa.array(["0", "1"])))),
     )
-    faults: dict[int, tuple[str, str]] = {}
     for name, mask in checks:
         for i in np.flatnonzero(mask.to_numpy(zero_copy_only=False).astype(bool)).tolist():
-            faults.setdefault(i, (name, raw(i)[:LONGEST_RAW]))
+            if i not in faults:
+                faults[i] = (name, raw(i)[:LONGEST_RAW])
 
     def missing(values: pa.Array) -> pa.Array:
         return pc.if_else(pc.equal(values, ""), None, values)
 
     decoded: dict[str, pa.Array] = {
         "id": id_,
-        "row": pa.array(rows, pa.int64()),
+        "row": pa.array(np.arange(first, first + n)),
         "url": missing(columns["downloadurl"]),
         "uploaded": seconds,
         "taken": local_seconds(columns["datetaken"]),
@@ -66,9 +66,4 @@ def records(
         "longitude": degrees(columns["longitude"]),
         "latitude": degrees(columns["latitude"]),
     }
-    batch = records_with(decoded, faults, n)
-    if not earlier:
-        return batch
-    faulty = pa.Table.from_pylist(list(earlier), schema=SOURCE)
-    whole = pa.concat_tables([pa.Table.from_batches([batch]), faulty]).sort_by("row")
-    return whole.combine_chunks().to_batches()[0]
+    return records_with(decoded, faults, n)

@@ -151,37 +151,35 @@ def _columnar(block: bytes, breaks: np.ndarray, row: int, width: int) -> pa.Reco
         return None
     if not len(table):
         return None
-    table = table.combine_chunks()
-    good = np.delete(np.arange(len(breaks)), np.array(ragged, np.int64) - 1)
     starts = np.append(0, breaks[:-1] + 1)
 
     def raw(position: int) -> str:
         return block[starts[position] : breaks[position]].decode("utf-8", "backslashreplace")
 
-    earlier: list[dict[str, object]] = [
-        {"row": row + number - 1, "fault": "wrong_column_count", "raw": raw(number - 1)[:LONGEST_RAW]}
-        for number in ragged
-    ]
-    columns = {name: table[name].combine_chunks() for name in USED}
-    return records(columns, row + good, lambda i: raw(int(good[i])), earlier)
+    place = np.insert(np.arange(len(table)), np.array(ragged, np.int64) - np.arange(1, len(ragged) + 1), -1)
+    at = pa.array(place, mask=place < 0)
+    faults = {number - 1: ("wrong_column_count", raw(number - 1)[:LONGEST_RAW]) for number in ragged}
+    columns = {name: table[name].take(at).combine_chunks() if ragged else table[name].combine_chunks() for name in USED}
+    return records(columns, row, raw, faults)
 
 
 def _one_by_one(block: bytes, row: int, width: int) -> pa.RecordBatch:
-    texts: list[str] = []
-    good: list[int] = []
-    earlier: list[dict[str, object]] = []
-    for number, line in enumerate(block[:-1].split(b"\n"), row):
+    fields: list[list[str] | None] = []
+    faults: dict[int, tuple[str, str]] = {}
+    lines = block[:-1].split(b"\n")
+    for i, line in enumerate(lines):
         line = line.rstrip(b"\r") if len(line) <= LONGEST_LINE else line
         if fault := _fault(line, width):
             raw = line[: 4 * LONGEST_RAW].decode("utf-8", "backslashreplace")[:LONGEST_RAW]
-            earlier.append({"row": number, "fault": fault, "raw": raw})
-        else:
-            texts.append(line.decode())
-            good.append(number)
-    fields = [line.split("\t") for line in texts]
-    fields = fields if width == 23 else [[f[1], *f[3:]] for f in fields]
-    columns = {name: pa.array([f[i] for f in fields], pa.string()) for i, name in enumerate(NAMES) if name in USED}
-    return records(columns, np.array(good, np.int64), lambda i: texts[i], earlier)
+            faults[i] = (fault, raw)
+        parts = None if fault else line.decode().split("\t")
+        fields.append(parts if parts is None or width == 23 else [parts[1], *parts[3:]])
+    columns = {
+        name: pa.array([None if parts is None else parts[i] for parts in fields], pa.string())
+        for i, name in enumerate(NAMES)
+        if name in USED
+    }
+    return records(columns, row, lambda i: lines[i].rstrip(b"\r").decode(), faults)
 
 
 def _fault(line: bytes, width: int) -> str | None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -101,23 +100,20 @@ def _sqlite(path: Path, row: int, skip: int) -> Iterator[tuple[int, pa.RecordBat
 
 
 def _from_rows(rows: list[tuple[Any, ...]], row: int) -> pa.RecordBatch:
-    texts: list[list[str]] = []
-    good: list[int] = []
-    earlier: list[dict[str, object]] = []
-    for number, values in enumerate(rows, row):
-        raw = [b"" if v is None else v if isinstance(v, bytes) else str(v).encode() for v in values]
+    texts: list[list[str] | None] = []
+    faults: dict[int, tuple[str, str]] = {}
+    raws = [[b"" if v is None else v if isinstance(v, bytes) else str(v).encode() for v in values] for values in rows]
+    for i, raw in enumerate(raws):
         fault = "nul_byte" if any(b"\0" in v for v in raw) else None
         try:
             fields = [v.decode() for v in raw]
         except UnicodeDecodeError:
             fault = fault or "not_utf8"
         if fault:
-            earlier.append({"row": number, "fault": fault, "raw": b"\t".join(raw).decode("utf-8", "backslashreplace")})
-        else:
-            texts.append(fields)
-            good.append(number)
-    columns = {name: pa.array([t[i] for t in texts], pa.string()) for i, name in enumerate(USED)}
-    return records(columns, np.array(good, np.int64), lambda i: "\t".join(texts[i]), earlier)
+            faults[i] = (fault, b"\t".join(raw).decode("utf-8", "backslashreplace"))
+        texts.append(None if fault else fields)
+    columns = {name: pa.array([t and t[i] for t in texts], pa.string()) for i, name in enumerate(USED)}
+    return records(columns, row, lambda i: b"\t".join(raws[i]).decode(), faults)
 
 
 def _parquet(path: Path, row: int) -> Iterator[tuple[int, pa.RecordBatch | None]]:
@@ -141,7 +137,7 @@ def _parquet(path: Path, row: int) -> Iterator[tuple[int, pa.RecordBatch | None]
                 for name in USED
             }
             raw = partial(_as_line, list(columns.values()))
-            yield row, records(columns, np.arange(row, row + len(batch)), raw)
+            yield row, records(columns, row, raw, {})
             row += len(batch)
     except (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError) as error:
         raise BadInput(f"{path} is damaged after record {row:,} ({reason(error)}).", "", "Download it again.") from None
