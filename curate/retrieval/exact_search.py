@@ -13,7 +13,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from driftline.curate.core.errors import BadConfig, BadInput
 from driftline.curate.core.executor import Executor
@@ -118,13 +117,6 @@ def cosines(store: Store, rows: Ints, queries: Vectors, block: int = 4096) -> Ve
     out = np.empty(len(rows), np.float32)
     wide = queries.astype(np.float64)
     for low in range(0, len(rows), block):
-        out[low : low + block] = _cosines(store.take(rows[low : low + block]).astype(np.float64), wide)
+        x = store.take(rows[low : low + block]).astype(np.float64)
+        out[low : low + block] = np.max([np.einsum("nd,d->n", x, query) for query in wide], axis=0)
     return out
-
-
-def _cosines(x: npt.NDArray[np.float64], queries: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """For each of x (n, D) the highest cosine of the queries (Q, D): every sum in the same order."""
-    scores: npt.NDArray[np.float64] = np.einsum("nd,d->n", x, queries[0])
-    for query in queries[1:]:
-        np.maximum(scores, np.einsum("nd,d->n", x, query), out=scores)
-    return scores

@@ -102,7 +102,12 @@ def retrieve(
                 "Change buckets, name it in buckets.unlabelled, or set retrieve.short: fewer.",
             )
     numbers = [bucket["index"] for bucket in collection.buckets]
-    ranked = _ranked(store, texts, groups, settings, buckets=numbers, out=out, run_log=run_log, executor=executor)
+    memory = settings.memory << 20
+    result = search(store, texts, settings.depth, numbers, groups, executor=executor, memory=memory, folder=out)
+    size = sum(file.rows * file.width * np.dtype(file.dtype).itemsize for file in store.files)
+    run_log.say(
+        f"retrieve: read {result.bytes_read / 1e6:,.0f} MB, the vectors {result.bytes_read / max(1, size):.2f} times"
+    )
     counts: Counter[str] = Counter(unlabelled_bucket=sum(n for b, n in sizes.items() if b not in set(numbers)))
     per_cell: dict[tuple[str, str], int] = {}
     lookup = _lookups(collection, store, texts, groups, settings, seed)
@@ -112,7 +117,7 @@ def retrieve(
         pq.ParquetWriter(file, CANDIDATES, compression="zstd") as writer,
     ):
         for bucket in collection.buckets:
-            tops, bottoms = (ranked[side][bucket["index"]] for side in SIDES)
+            tops, bottoms = (result.ranked[side][bucket["index"]] for side in SIDES)
             chosen = choose(tops, bottoms, settings, lookup(bucket), reserve)
             rows = _table(store, bucket["index"], [c.name for c in concepts], tops, chosen)
             gone: Counter[str] = Counter()
@@ -158,25 +163,6 @@ def _warn_of_cuts(encoder: Encoder, concepts: Sequence[Concept], run_log: RunLog
         for text in dict.fromkeys([t for group in concept.texts() for t in group] + list(concept.negatives)):
             if tail := encoder.truncated(text):
                 run_log.say(f"retrieve: {concept.name}: the model does not read the end of a prompt: {tail!r}")
-
-
-def _ranked(
-    store: Store,
-    texts: Vectors,
-    groups: list[int],
-    settings: RetrieveSettings,
-    buckets: list[int],
-    out: Path,
-    run_log: RunLog,
-    executor: Executor,
-) -> dict[Side, dict[int, list[Ranked]]]:
-    """The lists of all buckets."""
-    size = sum(file.rows * file.width * np.dtype(file.dtype).itemsize for file in store.files)
-    memory = settings.memory << 20
-    result = search(store, texts, settings.depth, buckets, groups, executor=executor, memory=memory, folder=out)
-    times = result.bytes_read / max(1, size)
-    run_log.say(f"retrieve: read {result.bytes_read / 1e6:,.0f} MB, the vectors {times:.2f} times, in one pass")
-    return result.ranked
 
 
 def _lookups(

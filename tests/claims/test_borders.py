@@ -112,20 +112,6 @@ def test_a_margin_is_to_the_best_of_the_other_concepts() -> None:
     assert found[:2] == ["small_margin", "kept"]
 
 
-def test_which_part_of_time_gets_one_image_more_is_drawn() -> None:
-    parts = Counter(
-        ",".join(
-            _fates([[0.9, 0.8, 0.7, 0.6]], Lookup(strata=lambda rows: rows % 2, bucket=b), per_class=3, strata=2)[0]
-        )
-        for b in range(20)
-    )
-    assert parts == {
-        "kept,kept,kept,surplus": parts.total() - (n := parts["kept,kept,surplus,kept"]),
-        "kept,kept,surplus,kept": n,
-    }
-    assert 2 <= n <= 18
-
-
 def test_a_wrong_correction_names_each_other_class_equally_often() -> None:
     policy, rng = parse("wrong:1"), rng_for(0, "wrong")
     said = Counter(policy.label(2, 5, rng) for _ in range(4000))

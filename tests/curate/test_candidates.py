@@ -159,16 +159,6 @@ class TestAdditionalRules:
         first, _ = fates(tops, self.rules.model_copy(update={"margin": 0.05}), Lookup(scores=lambda rows: both[rows]))
         assert first == {0: "kept", 1: "small_margin", 2: "kept", 3: "surplus"}
 
-    def test_strata_give_equal_shares(self) -> None:
-        lookup = Lookup(strata=lambda rows: np.array([0, 0, 0, 1])[rows])
-        found = fates(ranked([0.9, 0.8, 0.7, 0.6]), self.rules.model_copy(update={"strata": 2}), lookup)
-        assert found == [{0: "kept", 1: "surplus", 2: "surplus", 3: "kept"}]
-
-    def test_missing_images_of_a_stratum_come_from_the_others(self) -> None:
-        lookup = Lookup(strata=lambda rows: np.zeros(len(rows), np.int64))
-        found = fates(ranked([0.9, 0.8, 0.7, 0.6]), self.rules.model_copy(update={"strata": 2}), lookup)
-        assert [row for row, fate in found[0].items() if fate == "kept"] == [0, 1]
-
 
 class Words:
     """Texts as counts of letters, which show what is averaged."""

@@ -59,11 +59,6 @@ def test_margins_parts_and_copies_have_their_fates_and_the_counts_balance(retrie
     assert counts["read"] == counts["kept"] + sum(counts["dropped"].values())
 
 
-def test_a_small_memory_gives_the_same_candidates(journey: Path, retrieved) -> None:  # type: ignore[no-untyped-def]
-    folder = retrieved("retrieve.memory=16", "retrieve.near_copy_cosine=1.0")  # another fingerprint, the same images
-    assert [r["id"] for r in rows_of(folder)] == [r["id"] for r in rows_of(journey)]
-
-
 def test_a_prompt_that_is_cut_is_said(retrieved) -> None:  # type: ignore[no-untyped-def]
     long = "a photo of a bus " + "beside a car " * 20
     concepts = json.dumps([{"name": "bus", "prompts": [long]}])
