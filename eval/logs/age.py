@@ -55,13 +55,9 @@ class Aged:
     """what a reader must know before the numbers"""
     source: Log
 
-    def start_of(self, period: int) -> int:
-        """The first second of a period, seconds UTC."""
-        return self.periods.start(period)
-
     def age_days(self, version: int, period: int) -> int:
         """Days from the period in which the training data ends to another one."""
-        return round((self.start_of(period) - self.start_of(self.trained[version])) / DAY)
+        return round((self.periods.start(period) - self.periods.start(self.trained[version])) / DAY)
 
     @property
     def days_a_period(self) -> float:

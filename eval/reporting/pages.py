@@ -31,16 +31,6 @@ def slug(kind: str, name: str, suffix: str = "") -> str:
     return "-".join(part for part in (kind, plain, suffix) if part) + ".html"
 
 
-def stream_page(stream: Mapping[str, Any]) -> str:
-    """Of a stream; two streams of one name have two pages."""
-    return slug("stream", stream["name"], hashlib.sha256(stream["sha256"].encode()).hexdigest()[:6])
-
-
-def protocol_page(name: str) -> str:
-    """Of a protocol."""
-    return slug("protocol", name)
-
-
 def linked(documents: Documents) -> list[dict[str, Any]]:
     """Documents whose streams name their pages, and whose results have their label."""
     full = []
@@ -54,16 +44,17 @@ def linked(documents: Documents) -> list[dict[str, Any]]:
             {**r, "aged": age, "calibration": calibration, "seen": gap, "cadences": every, "label": label}
             for r, age, calibration, gap, every, label in of_results
         ]
-        stream = {**d["stream"], "page": stream_page(d["stream"])}
-        full.append({**d, "stream": stream, "page": protocol_page(d["protocol"]), "results": results})
+        suffix = hashlib.sha256(d["stream"]["sha256"].encode()).hexdigest()[:6]  # two streams may have one name
+        stream = {**d["stream"], "page": slug("stream", d["stream"]["name"], suffix)}
+        full.append({**d, "stream": stream, "page": slug("protocol", d["protocol"]), "results": results})
     return full
 
 
 def contents(documents: Documents) -> dict[str, list[tuple[str, str]]]:
     """Kind of page → (name, file) of each."""
-    protocols = dict.fromkeys(d["protocol"] for d in documents)
+    protocols = dict.fromkeys((d["protocol"], d["page"]) for d in documents)
     streams = dict.fromkeys((d["stream"]["name"], d["stream"]["page"]) for d in documents)
-    return {"Protocols": [(name, protocol_page(name)) for name in protocols], "Streams": list(streams)}
+    return {"Protocols": list(protocols), "Streams": list(streams)}
 
 
 def pages(
@@ -88,7 +79,7 @@ def pages(
         about = inspect.cleandoc(PROTOCOLS[name].__doc__ or "") if name in PROTOCOLS else ""
         text = [" ".join(part.split()) for part in about.split("\n\n") if part]
         content = {"text": text, "documents": own, "after": after, "single": single}
-        files[protocol_page(name)] = page("protocol", name, content)
+        files[slug("protocol", name)] = page("protocol", name, content)
     for about in {d["stream"]["page"]: d["stream"] for d in plain}.values():
         files[about["page"]] = page("stream", about["name"], _stream(about, plain, streams))
     return files

@@ -11,7 +11,7 @@ from driftline.eval.plotting.charts import Section
 from driftline.eval.reporting.markup import Cell, render, table
 from driftline.eval.reporting.text import interval
 from driftline.eval.rows import Run
-from driftline.eval.scoring.slices import accuracy_before_and_after, end_of, newer_samples, newer_tests
+from driftline.eval.scoring.encoder_cutoff import accuracy_before_and_after, end_of, newer_samples, newer_tests
 from driftline.eval.scoring.sums import Resampling
 from driftline.eval.scoring.timeline import record
 from driftline.stream_builder.stream import Stream

@@ -10,7 +10,7 @@ from driftline.curate.core.errors import DriftlineError
 from driftline.eval.plotting.charts import Figure, Section, lines
 from driftline.eval.reporting.markup import Cell, jpeg, render, table
 from driftline.eval.reporting.text import counted, named_steps
-from driftline.eval.scoring.slices import end_of
+from driftline.eval.scoring.encoder_cutoff import end_of
 from driftline.stream_builder.measures.floors import Drift, drift
 from driftline.stream_builder.measures.label_correlation import autocorrelation, blind_curve_of, labels_in_order
 from driftline.stream_builder.measures.shift_distance import sharing

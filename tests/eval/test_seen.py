@@ -18,8 +18,8 @@ from driftline.eval.reporting import pages
 from driftline.eval.reporting.document import shown
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.run import evaluate
+from driftline.eval.scoring.encoder_cutoff import end_of, newer_samples
 from driftline.eval.scoring.ranking import parts
-from driftline.eval.scoring.slices import end_of, newer_samples
 from driftline.stream_builder.stream import Stream
 
 YEAR = 31_556_952

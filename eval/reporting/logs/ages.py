@@ -78,7 +78,7 @@ def write_runs(aged: Aged, out: Path) -> list[Path]:
         labelled[k] = rows[k][log.label[rows[k]] != NONE]
     ids = np.unique(np.concatenate([log.id[of] for of in labelled.values()]))
     stream = {"name": "log", "sha256": hashlib.sha256(ids.tobytes() + steps.tobytes()).hexdigest()}
-    starts = [aged.start_of(period) for period in steps.tolist()]
+    starts = [aged.periods.start(period) for period in steps.tolist()]
     timeline = {"names": [day_of(start) for start in starts], "dates": starts}
     folders: dict[Path, str] = {}
     for v in np.unique(cells.version[use]).tolist():

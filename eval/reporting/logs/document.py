@@ -76,7 +76,7 @@ def _gap(aged: Aged, k: int) -> dict[str, Any]:
 
 
 def _span(aged: Aged, version: int, period: int) -> dict[str, Any]:
-    days = (day_of(aged.start_of(place)) for place in (period, period + 1))
+    days = (day_of(aged.periods.start(place)) for place in (period, period + 1))
     return {"version": aged.versions[version].name} | dict(zip(("from", "to"), days, strict=True))
 
 

@@ -90,7 +90,7 @@ def _by_age(aged: Aged) -> Figure | None:
 
 
 def _date(aged: Aged, period: int) -> str:
-    day = day_of(aged.start_of(period))
+    day = day_of(aged.periods.start(period))
     return {"month": day[:7], "year": day[:4]}.get(aged.periods.unit, day)
 
 

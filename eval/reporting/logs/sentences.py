@@ -107,7 +107,7 @@ def _ahead(aged: Aged) -> Text:
     if not aged.ahead:
         return "" if aged.cells.labels == "only" else "The cells are too few for a forecast."
     last = max(aged.ahead, key=lambda one: (one.period, one.version))
-    where = f"If it goes on so, in the {aged.periods.unit} from {day_of(aged.start_of(last.period))}"
+    where = f"If it goes on so, in the {aged.periods.unit} from {day_of(aged.periods.start(last.period))}"
     value, extent = render("strong", f"{100 * last.value:.0f} %"), f"{100 * last.low:.0f} to {100 * last.high:.0f}"
     beyond = ", extrapolated: no version was tested at this age" if last.extrapolated else ""
     name = aged.versions[last.version].name

@@ -10,8 +10,8 @@ import numpy as np
 from driftline.eval.plotting.charts import Figure, lines, slopes
 from driftline.eval.protocol import MAJORITY, Document, primary_of
 from driftline.eval.reporting.protocols import Lead, Page, lead_of
+from driftline.eval.scoring.encoder_cutoff import MARK, since
 from driftline.eval.scoring.ranking import mean_of
-from driftline.eval.scoring.slices import MARK, since
 
 NEWER = " † From here on, what comes is newer than what the encoder may have seen."
 SHIFT = "shift_"  # how the names of measures at further shifts begin
