@@ -8,7 +8,7 @@ import shlex
 import sys
 import webbrowser
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -177,14 +177,10 @@ def context_of_last(
 ) -> Context:
     """Configuration, log and folder of a run. A setting of the last run is kept until `sets` or driftline.yaml gives it
     another value."""
-    from driftline.pipelines.config.loader import load
-    from driftline.pipelines.run.stage import Context
-    from driftline.pipelines.run.state import kept_changes
+    from driftline.pipelines.run.run_folder import Run
 
-    changes = kept_changes(directory, sets or ())
-    config = load(directory / "driftline.yaml", changes)
-    log = log_of(directory / "log.jsonl", quiet)
-    return Context(directory, config, log, executor or Executor(), tuple(changes))
+    context = Run(directory).context(sets or (), executor)
+    return replace(context, run_log=log_of(directory / "log.jsonl", quiet))
 
 
 def kept_text(context: Context, sets: Sequence[str] | None) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from driftline.curate.core.errors import DriftlineError, MissingFile
@@ -15,7 +14,7 @@ from driftline.curate.core.executor.local import default_workers
 from driftline.curate.core.notebook import Thumbnail, table
 from driftline.curate.core.run_log import RunLog
 from driftline.pipelines.config.loader import load
-from driftline.pipelines.kinds import changes_of
+from driftline.pipelines.kinds import Settings, changes_of
 from driftline.pipelines.run import runner
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import folder_of, kept_changes
@@ -97,9 +96,7 @@ class Run:
 
         return Release.open(self.path)
 
-    def context(
-        self, settings: Mapping[str, Any] = MappingProxyType({}), executor: Executor | None = None, quiet: bool = True
-    ) -> Context:
+    def context(self, settings: Settings = (), executor: Executor | None = None, quiet: bool = True) -> Context:
         """What its stages work with: the settings of the last run, and these."""
         changes = kept_changes(self.path, changes_of(settings))
         config = load(self.path / "driftline.yaml", changes)
