@@ -91,11 +91,8 @@ def within(seconds: float, work: Callable[[], bool]) -> bool:
     return bool(answers and answers[0])
 
 
-def reachable(url: str, seconds: float = PATIENCE, refused: Callable[[str], bool] = lambda address: False) -> bool:
-    """Whether a connection to the server of a URL, or to the proxy before it, can be opened in time; nothing is sent.
-
-    refused: IP addresses to which none is opened.
-    """
+def reachable(url: str, seconds: float = PATIENCE) -> bool:
+    """Whether a connection to the server of a URL, or the proxy before it, can be opened in time; nothing is sent."""
     scheme = urlsplit(url).scheme
     place = urlsplit(getproxies().get(scheme) or url)
     port = place.port or (443 if place.scheme == "https" else 80)
@@ -103,8 +100,6 @@ def reachable(url: str, seconds: float = PATIENCE, refused: Callable[[str], bool
     def connects() -> bool:
         with suppress(OSError, ValueError):
             for *_, address in socket.getaddrinfo(place.hostname, port, type=socket.SOCK_STREAM):
-                if refused(str(address[0])):
-                    continue
                 with suppress(OSError), socket.create_connection((str(address[0]), port), seconds):
                     return True
         return False

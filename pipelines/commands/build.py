@@ -153,7 +153,7 @@ def _following(folder: Path, entries: Sequence[Mapping[str, Any]]) -> list[str]:
 def plan(run: Place, *, until: str | None = None, start: str | None = None, settings: Settings = ()) -> Shown[Answer]:
     """Show what a run would do and need; change nothing.
 
-    Photos, buckets, candidates, disk, estimated time, answers of people and their cost, the model, the network, what is
+    Photos, buckets, candidates, disk, estimated time, answers of people and their cost, the model, what is
     reused, and problems: with problems the exit code is 1.
     """
     return planned(path_of(run), until, start, changes_of(settings))

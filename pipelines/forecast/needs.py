@@ -1,11 +1,10 @@
-"""What a run will need: photos, bytes, time, people, money, the model, the network; and whether the concepts fit."""
+"""What a run will need: photos, bytes, time, people, money, the model; and whether the concepts fit."""
 
 from __future__ import annotations
 
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import pyarrow.parquet as pq
 from driftline.curate.core.errors import DriftlineError, Shortage, explained
 from driftline.curate.embedding.features import encoder_name
 from driftline.curate.encoders.weights import KNOWN, hub, is_here, reachable, repository_of, unreachable
-from driftline.curate.fetch.address_guard import guard, mostly_private
+from driftline.curate.fetch.address_guard import mostly_private
 from driftline.curate.fetch.job import rules_of
 from driftline.curate.store.database import open_store
 from driftline.curate.store.photos import outcomes
@@ -36,14 +35,12 @@ from driftline.pipelines.stages.embed import BUILT_IN, spec_of
 
 LOOKED_AT = 1_000  # photos whose bytes are counted
 TYPICAL = 120_000  # bytes of a photo behind an address: Flickr's medium size
-HOSTS = 3
 
 
 def forecast(context: Context, plans: Sequence[Verdict], borders: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """What the planned stages need, as plain data; changes nothing. borders: that `driftline grow` would keep.
 
-    Loads the model if it is on this machine, to check it; opens a connection to the servers that would be asked, and
-    sends nothing.
+    Loads the model if it is on this machine, to check it.
     """
     todo = {p.stage for p in plans if p.action != "skip"}
     problems: dict[str, None] = {}
@@ -67,9 +64,6 @@ def forecast(context: Context, plans: Sequence[Verdict], borders: Mapping[str, A
     if model["state"] == "missing":
         because = f"{model['server']} does not answer"
         problems[str(unreachable(context.config.embed.model, context.config.embed.weights, because))] = None
-    network = _network(context, urls) if "fetch" in todo else {}
-    if network and not any(network.values()):
-        problems[f"No server of the photos answers: {', '.join(network)}."] = None
     wanted = _wanted(context, buckets, problems) if buckets is not None and "retrieve" in todo else None
     refused = None
     if sample is not None and "publish" in todo:
@@ -90,11 +84,9 @@ def forecast(context: Context, plans: Sequence[Verdict], borders: Mapping[str, A
         "buckets": buckets,
         "without_licence": refused,
         "candidates": wanted,
-        "without_candidates": _without_candidates(context, todo),
         "questions": _noted(problems, lambda: _questions(context, wanted, todo)),
         "disk": _disk(context, sample, photos, todo),
         "model": model,
-        "network": network,
         "again": needed,
         "seconds": times(context, counts, needed or {}),
         "reused": [p.stage for p in plans if p.action == "skip"],
@@ -141,15 +133,6 @@ def _wanted(context: Context, buckets: list[dict[str, Any]], problems: dict[str,
         "concepts": concepts, "per_class": settings.per_class, "background": background, "each_bucket": each,
         "images": images, "short_buckets": short,
     }  # fmt: skip
-
-
-def _without_candidates(context: Context, todo: set[str]) -> str:
-    """A sentence that names the concepts that a finished retrieval has none for, or ""."""
-    from driftline.curate.retrieval.retrieve import without_candidates
-
-    file = _folder(context, "retrieve") / "candidates.parquet"
-    known = "retrieve" not in todo and file.is_file()
-    return without_candidates(file, context.config.retrieve.complete_concepts()) if known else ""
 
 
 def _share_of_images(context: Context, addresses: bool, needed: Mapping[str, Any] | None) -> tuple[float, str | None]:
@@ -201,16 +184,6 @@ def _model(context: Context, needed: bool) -> dict[str, Any]:
     server = urlsplit(hub()).hostname
     state = "to download" if reachable(hub()) else "missing"
     return document | {"state": state, "server": server, "megabytes": model.megabytes if model else None}
-
-
-def _network(context: Context, urls: Sequence[str]) -> dict[str, bool]:
-    """The most frequent servers, and whether they answer."""
-    places = [f"{parts.scheme}://{parts.netloc}" for parts in map(urlsplit, urls)]
-    common = [place for place, _ in Counter(places).most_common(HOSTS)]
-    mode = context.config.fetch.private_addresses
-    refused = guard("refuse" if mode == "auto" and not mostly_private(list(urls)) else mode, False)
-    with ThreadPoolExecutor(HOSTS) as pool:
-        return dict(zip(common, pool.map(lambda place: reachable(place, refused=refused), common), strict=True))
 
 
 def records(

@@ -45,8 +45,6 @@ def text(plans: Sequence[Verdict], needs: dict[str, Any]) -> str:
     size = f" ({model['megabytes']:,} MB)" if model["megabytes"] else ""
     states = {"missing": f"missing, and {model['server']} does not answer", "to download": f"to download{size}"}
     add("model", f"{model['name']}: {states.get(model['state'], model['state'])}")
-    for place, answers in needs["network"].items():
-        add("network", f"{place} {'answers' if answers else 'does not answer'}")
     times = {name: seconds for name, seconds in needs["seconds"].items() if seconds}
     if times:
         longest = sorted(times, key=lambda name: -times[name])[:2]
@@ -93,9 +91,9 @@ def _buckets(needs: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _candidates(needs: dict[str, Any]) -> list[tuple[str, str]]:
-    """Candidates of each bucket, the buckets that have too few photos, and concepts without candidates."""
+    """Candidates of each bucket, and the buckets that have too few photos."""
     if (wanted := needs["candidates"]) is None:
-        return [("candidates", needs["without_candidates"])] if needs["without_candidates"] else []
+        return []
     background = f" + {wanted['background']:,} of the background" if wanted["background"] else ""
     lines = [("candidates", f"{wanted['concepts']} concepts × {wanted['per_class']:,}{background} in each bucket")]
     short = wanted["short_buckets"]

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from driftline.curate.core.atomic_io import read_json, read_object, remove_tree, write_secret
+from driftline.curate.core.atomic_io import read_json, remove_tree, write_secret
 from driftline.curate.core.errors import BadInput, Busy, MissingFile
 from driftline.curate.core.outside.databases import connect
 from driftline.curate.core.run_log import RunLog
@@ -40,8 +40,6 @@ from driftline.pipelines.stages.ask import answers_of, results_files
 from driftline.pipelines.stages.publish import agreement_of
 from driftline.pipelines.stages.tally import Tally
 
-WAY_OUT = "Delete it, and run the command again: what is deleted already stays deleted."
-
 
 def forget(context: Context, yes: bool = False) -> dict[str, Any]:
     """Delete the names and answers of the people who annotated a run with a release. Without `yes`, only list them.
@@ -54,7 +52,7 @@ def forget(context: Context, yes: bool = False) -> dict[str, Any]:
     root = context.root
     with alone(root):
         if (root / INTENT).is_file():
-            entry = _begun(root)
+            entry = read_json(root / INTENT)
         else:
             export_all(context)
             entry = _entry(context)
@@ -73,7 +71,7 @@ def resume(context: Context) -> None:
     root = context.root
     if not (root / INTENT).is_file():
         return
-    entry = _begun(root)
+    entry = read_json(root / INTENT)
     if entry["answers"] and entry["time"] not in [one["time"] for one in deletions(root)]:
         _freeze(context, entry)
     for path in results_files(context):
@@ -88,10 +86,6 @@ def resume(context: Context) -> None:
     (root / KEY).unlink(missing_ok=True)
     sync_folder(root)
     (root / INTENT).unlink()
-
-
-def _begun(root: Path) -> dict[str, Any]:
-    return read_object(root / INTENT, {"time": int, "answers": int, "people": int, "images": int}, WAY_OUT)
 
 
 def _entry(context: Context) -> dict[str, Any]:
@@ -126,7 +120,7 @@ def _freeze(context: Context, entry: dict[str, Any]) -> None:
     root, tallied = context.root, folder_of(context.root, "tally")
     verdicts, answers = (pq.read_table(tallied / f"{name}.parquet") for name in ("verdicts", "answers"))
     record = root / "batches" / f"{read_batch(folder_of(root, 'ask'))['batch']}.json"
-    options = read_object(record, {"options": dict}, "Restore it from a copy.")["options"]
+    options = read_json(record)["options"]
     stored = answers_of(context, folder_of(root, "bucket"), make=False)
     freeze(root, entry, verdicts, people_of(answers), stored.digests(set(verdicts["id"].to_pylist())), options)
 

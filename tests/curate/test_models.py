@@ -219,9 +219,7 @@ class TestTrain:
         kept = "Kept from the last run: " + " ".join(use)
         once_more = driftline("run", str(run), *until)
         assert (once_more.returncode, kept in once_more.stderr) == (0, True)
-        planned = driftline("plan", str(run), *until).stdout
-        assert kept in planned
-        assert "no candidates for twin" in planned
+        assert kept in driftline("plan", str(run), *until).stdout
         fewer = driftline("run", str(run), *until, "--set", "retrieve.per_class=144")
         assert (fewer.returncode, kept in fewer.stderr) == (0, True)
 
