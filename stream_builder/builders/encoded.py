@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from driftline.curate.core.errors import BadArray
 from driftline.curate.core.outside.images import as_rgb, read_rgb
+from driftline.stream_builder.class_texts import TextEncoder
 from driftline.stream_builder.lazy_images import LazyImages
 from driftline.stream_builder.stream import Array, Step, Stream, pick
 
@@ -17,7 +18,7 @@ BATCH = 256  # samples encoded at once
 Tick = Callable[[int], None]
 
 
-class Encoder(Protocol):
+class Encoder(TextEncoder, Protocol):
     """What this module needs of an encoder; those of `driftline.curate.encoders` have it."""
 
     width: int
@@ -27,10 +28,6 @@ class Encoder(Protocol):
 
     def images(self, batch: Any) -> Any:
         """Prepared images (N, ...) → (N, width)."""
-        ...
-
-    def texts(self, texts: Sequence[str]) -> Any:
-        """N texts → (N, width)."""
         ...
 
 

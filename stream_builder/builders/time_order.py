@@ -129,7 +129,8 @@ def timed_hdf5(
                     f"{features / part}.npy has {len(x)} rows for {len(labels)} labels.", "Expected the same number."
                 )
         elif root is not None:
-            x = from_files([_inside(root, p) for p in paths], size, folder)
+            inside = ([part for part in Path(p).parts if part not in ("/", "..", ".")] for p in paths)
+            x = from_files([root.joinpath(*parts_of) for parts_of in inside], size, folder)
         else:
             raise BadConfig(f"{folder} has an order, but no samples.", "Expected --features or --root.")
         time = np.arange(len(labels)) - (len(labels) if part == "pretrain" else 0)
@@ -137,12 +138,6 @@ def timed_hdf5(
     n_classes = number_of_classes([split.y for split in parts.values()], folder)
     rows = Rows(folder.name, parts["train"], [str(c) for c in range(n_classes)])
     return rows, parts["test"], parts.get("pretrain")
-
-
-def _inside(root: Path, name: str) -> Path:
-    """A path from a file, kept inside `root`."""
-    parts = [p for p in Path(name).parts if p not in ("/", "..", ".")]
-    return root.joinpath(*parts)
 
 
 def _read_hdf5(path: Path) -> Array:

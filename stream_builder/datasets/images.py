@@ -24,6 +24,7 @@ from driftline.stream_builder.lazy_images import from_files
 from driftline.stream_builder.shifts.base import Labels
 from driftline.stream_builder.stream import Array
 
+CIFARS = ("cifar-10-batches-py", "cifar-100-python")  # official folders
 THREADS = 8  # Pillow decodes without Python's lock
 # Sub-classes of CIFAR-100's twenty super-classes, in the order in which Seq-to-Final's code introduces them [spec].
 ORDER = (
@@ -123,10 +124,6 @@ def open_release(path: Path, options: Options) -> Dataset:
     )
 
 
-def _is_release(path: Path) -> bool:
-    return (path / "release.json").is_file() or any(path.glob("stages/*_publish/release"))
-
-
 def open_parquet(path: Path, options: Options) -> Dataset:
     """Optional: a column original_index, `names.json` (fine_names, coarse_names, subpop_order), `*draws*.npz`."""
     names: dict[str, Any] = (
@@ -205,7 +202,7 @@ def cifar100(path: Path, options: Options) -> Dataset:
 
 def open_cifar(path: Path, options: Options) -> Dataset:
     """CIFAR's official folder in `path`: `cifar-10-batches-py` or `cifar-100-python`."""
-    return (cifar10 if (path / "cifar-10-batches-py").is_dir() else cifar100)(path, options)
+    return (cifar10 if (path / CIFARS[0]).is_dir() else cifar100)(path, options)
 
 
 def order_of(fine: Sequence[str]) -> list[list[int]]:
@@ -237,10 +234,6 @@ def _samples(x: Any, y: Any, subclass: Labels | None = None) -> Samples:
     return Samples(np.asarray(x), np.asarray(y, np.int64), np.arange(len(y)), subclass)
 
 
-def _is_cifar(path: Path) -> bool:
-    return any((path / name).is_dir() for name in ("cifar-10-batches-py", "cifar-100-python"))
-
-
 def coarse(fine: Labels, order: Sequence[Sequence[int]] | None) -> tuple[Labels, Labels]:
     """Super-class of each fine label, and number of the sub-class within it. order: fine labels of each super-class.
 
@@ -257,7 +250,9 @@ def coarse(fine: Labels, order: Sequence[Sequence[int]] | None) -> tuple[Labels,
 
 
 ARRAYS = Format(lambda path: path.is_file() and path.suffix == ".npz", open_arrays)
-RELEASE = Format(_is_release, open_release)
+RELEASE = Format(
+    lambda path: (path / "release.json").is_file() or any(path.glob("stages/*_publish/release")), open_release
+)
 PARQUET = Format(lambda path: any(path.glob("*train*.parquet")), open_parquet)
-CIFAR = Format(_is_cifar, open_cifar)
+CIFAR = Format(lambda path: any((path / name).is_dir() for name in CIFARS), open_cifar)
 FOLDER = Format(lambda path: (path / "train").is_dir(), open_folder)

@@ -122,10 +122,12 @@ class _Reader:
                 columns = {role: batch.column(column) for role, column in self.columns.items()}
                 if file is not None:
                     self._write(columns.pop("x"), file, name, row)
-                elif len(bad := _no_texts(columns["x"])):
-                    kind = type(columns["x"][int(bad[0])].as_py()).__name__
-                    place = f"{name}, row {row + int(bad[0])}"
-                    raise BadInput(f"{place}: {self.columns['x']} is {kind}.", "Expected text in every row.")
+                else:
+                    texts = columns["x"].to_pylist()
+                    if bad := [i for i, text in enumerate(texts) if not isinstance(text, str)]:
+                        problem = f"{name}, row {row + bad[0]}: {self.columns['x']} is {type(texts[bad[0]]).__name__}."
+                        raise BadInput(problem, "Expected text in every row.")
+                    columns["x"] = pa.array(texts, pa.large_string())
                 if class_names and pa.types.is_integer(columns["label"].type):
                     columns["label"] = pa.array([_named(label, class_names) for label in columns["label"].to_pylist()])
                 self.tables.append(pa.table(columns))
@@ -169,12 +171,6 @@ class _Reader:
                 "Choose a column of shorter texts with --x.",
             )
         return np.array(table["x"].to_pylist(), np.str_)
-
-
-def _no_texts(samples: pa.Array) -> Array:
-    """Places of values that are no texts."""
-    text = samples.type in (pa.string(), pa.large_string())
-    return np.flatnonzero(np.asarray(samples.is_null())) if text else np.arange(len(samples))
 
 
 def _words(name: str) -> list[str]:
