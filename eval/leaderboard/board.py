@@ -56,14 +56,11 @@ def board(verdicts: Sequence[Verdict], unverified: bool = False) -> str:
             settings = json.dumps(protocol_settings(document, result), sort_keys=True, default=str)
             entries.setdefault((document["protocol"], name, sha256, settings), []).append((owner, result))
     for (protocol, name, sha256, settings), pairs in sorted(entries.items(), key=lambda item: item[0]):
+        values = [f"{key}={value if value != '' else chr(34) * 2}" for key, value in json.loads(settings).items()]
+        about = f"Settings of the protocol: {markdown(', '.join(values))}. " if values else ""
         lines += [f"## {markdown(protocol)} on {markdown(name)}", ""]
-        lines += [f"Stream `{markdown(sha256[:12])}`. {_listed(json.loads(settings))}{_table(protocol, pairs)}", ""]
+        lines += [f"Stream `{markdown(sha256[:12])}`. {about}{_table(protocol, pairs)}", ""]
     return "\n".join(lines)
-
-
-def _listed(settings: Mapping[str, Any]) -> str:
-    values = ", ".join(f"{key}={value if value != '' else chr(34) * 2}" for key, value in settings.items())
-    return f"Settings of the protocol: {markdown(values)}. " if values else ""
 
 
 def _table(protocol: str, pairs: Sequence[tuple[Verdict, Result]]) -> str:

@@ -258,16 +258,6 @@ def test_a_file_of_a_few_bytes_with_millions_of_records(tmp_path: Path, monkeypa
         attached(tmp_path / "o", tmp_path / "o", [ROW])
 
 
-def test_runs_with_damaged_records_keep_their_rows(tmp_path: Path) -> None:
-    evaluate(drifting(), "clear-iid", ["nearest-mean", "random"], out=tmp_path)
-    damaged = min(tmp_path.rglob(outcomes.FILE))
-    damaged.write_bytes(damaged.read_bytes()[:-30])
-    runs, wrong = outcomes.find([tmp_path])
-    assert [all(row.answers is not None for row in run.rows) for run in runs] == [False, True]
-    (message,) = wrong
-    assert str(damaged) in message
-
-
 def test_a_report_reads_each_file_of_a_run_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     evaluate(drifting(), "clear-iid", ["nearest-mean", "random"], out=tmp_path)
     opened, real = [], Path.open
