@@ -2,7 +2,7 @@
 
 CLEAR's strongest result: features learned from its unlabelled bucket 0 improve every method [CLEAR, sec. 5].
 
-gather.py   a bucket's images → one array        views.py   two views of each image, in batches, on the device
+pool.py     a bucket's images → one array        views.py   two views of each image, in batches, on the device
 moco.py     two encoders, a queue, the loss      train.py   training: resume, processes, k-NN accuracy
 
 A new recipe is one `Recipe` object and one line in `RECIPES`.

@@ -1,15 +1,18 @@
-"""Photos of a run, a release or a folder that a model may learn from: the tests of every split are left out."""
+"""Photos of a run, a release or a folder that a model may learn from: the tests of every split are left out.
+
+`gather` makes one array of them: decoded once, equally large, without copies.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,12 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from driftline.curate.core.atomic_io import fingerprint, sha256_file
+from driftline.curate.core.atomic_io import fingerprint, read_json, sha256_file, write_json, writing
 from driftline.curate.core.errors import BadConfig, IntegrityError, MissingFile
 from driftline.curate.core.outside.images import IMAGE_SUFFIXES, open_image, square
 from driftline.curate.core.outside.tables import read_parquet
 from driftline.curate.core.parsing import rows_of
-from driftline.curate.encoders.seen import UNKNOWN, Seen
+from driftline.curate.encoders.seen import NOBODY, UNKNOWN, Seen
 from driftline.curate.images.checks import ImageLimits, check_image
 from driftline.curate.images.near_duplicates import Hashes, hashes_of
 from driftline.curate.images.shards import read_images, read_tar
@@ -124,6 +127,66 @@ def open_pool(source: Path, bucket: int | None, include_tests: bool = False) -> 
         mapped(release.table["id"].to_pylist(), own)
     )  # near copies in a release are on one side already
     return Pool(left, read, Counter(without.values()), "left out", None if alike else (release, tests))
+
+
+@dataclass(frozen=True)
+class ImageArray:
+    """Images of equal size."""
+
+    x: npt.NDArray[np.uint8]
+    """(N, room, room, 3), memory-mapped"""
+    dropped: Mapping[str, int]
+    """reason → number of photos that were left out"""
+    sha256: str
+    """of x"""
+    seen: Seen = NOBODY
+    """what a model that learns from them has seen"""
+    tests: str = "unknown"
+    """"left out" (those of every split), "included" or "unknown\""""
+
+
+def gather(
+    source: Path,
+    bucket: int,
+    room: int,
+    out: Path,
+    tick: Callable[[int], None] = lambda n: None,
+    include_tests: bool = False,
+) -> ImageArray:
+    """The images of `bucket`, resized and centre-cropped to `room` pixels, stored in `out`: images.u8, images.json.
+
+    source, include_tests: as of `open_pool`. Exact copies of an image are dropped. Nothing is decoded again if the
+    photos, their bytes and the tests are those of an earlier call. Raises MissingFile, BadConfig for a bucket that does
+    not exist.
+    """
+    pool = open_pool(source, bucket, include_tests)
+    request = {"pool": pool.key, "room": room}
+    path = out / "images.json"
+    if not path.is_file() or {k: read_json(path).get(k) for k in request} != request:
+        path.unlink(missing_ok=True)
+        write_json(path, request | _decode(pool, room, out / "images.u8", tick, source))
+    stored = read_json(path)
+    x: Any = np.zeros((0, room, room, 3), np.uint8)
+    if stored["n"]:
+        x = np.memmap(out / "images.u8", np.uint8, "r", shape=(stored["n"], room, room, 3))
+    return ImageArray(x, stored["dropped"], stored["sha256"], Seen(**stored["seen"]), pool.tests)
+
+
+def _decode(pool: Pool, room: int, path: Path, tick: Callable[[int], None], source: Path) -> dict[str, Any]:
+    used: list[Photo] = []
+    digest = hashlib.sha256()
+    with writing(path) as file:
+        for photo, pixels in pool.images(room, tick=tick):
+            used.append(photo)
+            data = pixels.tobytes()
+            digest.update(data)
+            file.write(data)
+    return {
+        "n": len(used),
+        "dropped": dict(sorted(pool.dropped.items())),
+        "sha256": digest.hexdigest(),
+        "seen": asdict(seen_of(used, source, pool.tests)),
+    }
 
 
 def is_release(source: Path) -> bool:

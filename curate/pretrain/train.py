@@ -24,8 +24,8 @@ from driftline.curate.encoders import Vectors
 from driftline.curate.encoders.network import resolve_device
 from driftline.curate.encoders.seen import write_seen
 from driftline.curate.pretrain import Recipe
-from driftline.curate.pretrain.gather import ImageArray
 from driftline.curate.pretrain.moco import Moco
+from driftline.curate.pretrain.pool import ImageArray
 from driftline.curate.pretrain.views import draw_views, full_views, render_views
 
 if TYPE_CHECKING:

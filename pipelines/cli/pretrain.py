@@ -13,7 +13,7 @@ from driftline.pipelines.cli.common import log_of
 
 if TYPE_CHECKING:
     from driftline.curate.pretrain import Recipe
-    from driftline.curate.pretrain.gather import ImageArray
+    from driftline.curate.pretrain.pool import ImageArray
     from driftline.curate.pretrain.train import Probe
 
 
@@ -24,8 +24,7 @@ def train_encoder(
     """Train an encoder by a recipe, in each process of torchrun, and tell the user; parameters as in `models train`."""
     from driftline.curate.encoders.network import resolve_device
     from driftline.curate.pretrain import RECIPES
-    from driftline.curate.pretrain.gather import gather
-    from driftline.curate.pretrain.pool import tests_note
+    from driftline.curate.pretrain.pool import gather, tests_note
     from driftline.curate.pretrain.train import ProcessGroup
     from driftline.curate.pretrain.train import pretrain as train
 
@@ -64,8 +63,7 @@ def _of_stream(place: Path, bucket: int, room: int, include_tests: bool) -> Imag
     import numpy as np
 
     from driftline.curate.core.atomic_io import sha256_bytes
-    from driftline.curate.pretrain.gather import ImageArray
-    from driftline.curate.pretrain.pool import Photo, seen_of
+    from driftline.curate.pretrain.pool import ImageArray, Photo, seen_of
     from driftline.curate.release.unlabelled import TEST, UPLOADER
     from driftline.stream_builder.builders.encoded import is_image
     from driftline.stream_builder.stream import Stream

@@ -24,8 +24,7 @@ from driftline.curate.core.atomic_io import write_json
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import time_order
 from driftline.curate.pretrain import RECIPES
-from driftline.curate.pretrain.gather import ImageArray
-from driftline.curate.pretrain.pool import fit_image
+from driftline.curate.pretrain.pool import ImageArray, fit_image
 from driftline.curate.pretrain.train import Probe, pretrain
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.run import evaluate

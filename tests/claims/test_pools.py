@@ -22,8 +22,7 @@ from driftline.curate.encoders.seen import UNKNOWN, seen
 from driftline.curate.images.near_duplicates import hashes_of
 from driftline.curate.pretrain import captions
 from driftline.curate.pretrain.captions import captioned
-from driftline.curate.pretrain.gather import gather
-from driftline.curate.pretrain.pool import open_pool
+from driftline.curate.pretrain.pool import gather, open_pool
 from driftline.curate.release import Release
 from driftline.curate.release.unlabelled import COPY, TEST, UPLOADER, Tested
 from driftline.pipelines.cli.pretrain import _of_stream

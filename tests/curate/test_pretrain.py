@@ -19,8 +19,8 @@ from driftline.curate.core.errors import BadConfig, MissingFile
 from driftline.curate.encoders import EncoderSpec
 from driftline.curate.encoders.network import MEAN, STD
 from driftline.curate.pretrain import RECIPES, Recipe
-from driftline.curate.pretrain.gather import ImageArray, gather
 from driftline.curate.pretrain.moco import Moco
+from driftline.curate.pretrain.pool import ImageArray, gather
 from driftline.curate.pretrain.train import STATE, WEIGHTS, Probe, ProcessGroup, Training, pretrain, vote
 from driftline.curate.pretrain.views import (
     draw_views,
@@ -205,7 +205,7 @@ class TestTraining:
             "torch.set_num_threads(1)\n"
             "from pathlib import Path\n"
             "from driftline.curate.pretrain import Recipe\n"
-            "from driftline.curate.pretrain.gather import gather\n"
+            "from driftline.curate.pretrain.pool import gather\n"
             "from driftline.curate.pretrain.train import ProcessGroup, Training, pretrain\n"
             f"recipe = Recipe(**{vars(replace(TINY, epochs=2))!r})\n"
             "kept = []\n"
