@@ -53,7 +53,7 @@ def test_an_interrupted_run_ends_with_the_same(tmp_path: Path, monkeypatch: pyte
     learn_from = OnlineLearner.learn_from
 
     def stops(self: Any, past: Any) -> None:
-        if list((tmp_path / "cut").rglob("state2.safetensors")):
+        if list((tmp_path / "cut").rglob("state2.pt")):
             raise KeyboardInterrupt
         learn_from(self, past)
 
