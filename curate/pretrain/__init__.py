@@ -52,25 +52,20 @@ class Recipe:
         positive = ("size", "room", "epochs", "batch", "lr", "queue", "temperature", "width", "groups")
         if bad := [name for name in positive if not getattr(self, name) > 0]:
             raise BadConfig(f"{bad[0]} is {getattr(self, bad[0])}.", "Expected a positive number.")
-        if not 0 <= self.key_momentum < 1 or not 0 <= self.momentum < 1 or self.weight_decay < 0:
-            raise BadConfig(
-                f"key_momentum is {self.key_momentum}, momentum {self.momentum}, weight_decay {self.weight_decay}.",
-                "Expected 0 ≤ momentum < 1 and weight_decay ≥ 0.",
-            )
-        if self.room < self.size or self.size < 16:
-            raise BadConfig(f"size is {self.size}, room {self.room}.", "Expected 16 ≤ size ≤ room.")
-        if self.batch < 2 * self.groups or self.batch % self.groups:
-            raise BadConfig(
-                f"batch is {self.batch}, groups {self.groups}.", "Expected equal groups of at least 2 images."
-            )
-        if self.queue < 2:
-            raise BadConfig(
-                f"queue is {self.queue}.",
-                "Expected at least 2 keys: an image's own key is no negative.",
-                "Set a larger one.",
-            )
-        if self.precision not in ("auto", "float32", "bfloat16"):
-            raise BadConfig(f"precision is {self.precision!r}.", "Expected auto, float32 or bfloat16.")
+        momenta, decay = (self.key_momentum, self.momentum), self.weight_decay
+        rules = (
+            (all(0 <= value < 1 for value in momenta) and decay >= 0, ("key_momentum", "momentum", "weight_decay"),
+             "0 ≤ momentum < 1 and weight_decay ≥ 0"),
+            (16 <= self.size <= self.room, ("size", "room"), "16 ≤ size ≤ room"),
+            (self.batch >= 2 * self.groups and self.batch % self.groups == 0, ("batch", "groups"),
+             "equal groups of at least 2 images"),
+            (self.queue >= 2, ("queue",), "at least 2 keys: an image's own key is no negative"),
+            (self.precision in ("auto", "float32", "bfloat16"), ("precision",), "auto, float32 or bfloat16"),
+        )  # fmt: skip
+        for good, names, expected in rules:
+            if not good:
+                values = ", ".join(f"{name} {getattr(self, name)}" for name in names).replace(" ", " is ", 1)
+                raise BadConfig(f"{values}.", f"Expected {expected}.")
 
 
 MOCO_V2 = Recipe()  # the reference code's defaults, which CLEAR used [CLEAR, supplement 6]
