@@ -20,7 +20,6 @@ from driftline.curate.core.outside.names import one_form
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int8]
 NOTHING = ("", "nan", "null", "none", "na", "n/a", "#n/a", "\\n", "nil", "<na>", "nat", "-")  # in lower case
-NO_LABEL = ("-1", "-100")  # numbers of classes that are no label [WILDS; ignore_index of torch]
 NUMBER = r"^[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?$"
 STAMP = r"^[+-]?(\d{1,18}|[1-8]\d{18})(\.\d+)?$"
 ISO = r"^\d{4}-\d\d(-\d\d([T ]\d\d(:?\d\d(:?\d\d)?)?(Z|[+-]\d\d(:?\d\d)?)?)?)?$"
@@ -30,11 +29,10 @@ PLAIN, WITH_ZONE, AS_NUMBER, NO_TIME, UNREADABLE = range(5)  # how a time is wri
 SECOND, DAY, MONTH, YEAR = range(4)  # how precise it is
 CALENDARS = {"year": YEAR, "month": MONTH, "day": DAY}
 UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-LATEST = 10**11  # seconds: the year 5138; larger numbers are milliseconds or smaller units
-EARLY = 10**7  # seconds: a number of another unit that lies so near to 1970 is one of seconds
+LATEST, EARLY = 10**11, 10**7  # seconds: larger numbers are of a smaller unit; of that, none lies so near to 1970
 SENTINELS = (0, -1, 2**31 - 1, 10**13 - 1)  # numbers that databases write for no date
 ZONES = 14 * 3600  # seconds: midnight of 1970-01-01 somewhere on earth stands for no date
-YEARS = (1000, 2999)  # whole numbers that are years, if all of a column are
+YEARS = (1000, 2999)  # whole numbers that are years
 CALENDAR = (-30_610_224_000, 253_370_764_800)  # seconds of the years 1000 to 9998
 TEXTS = (pa.string(), pa.large_string())
 MOST = 0.01  # share of a column's stated times that may be unreadable
@@ -71,8 +69,11 @@ def text(column: pa.ChunkedArray, name: str, words: Collection[str] = NOTHING, r
         number = pc.if_else(whole, column, 0).cast(pa.int64()).cast(pa.string())
         column = pc.if_else(whole, number, pc.if_else(pc.is_nan(column), None, column).cast(pa.string()))
     elif column.type != pa.string():
-        stamp = pa.types.is_timestamp(column.type)  # its zone may be unknown here
-        column = (column.cast(pa.timestamp(column.type.unit)) if stamp else column).cast(pa.string())
+        kind = column.type  # the zone of a time may be unknown here
+        try:
+            column = (column.cast(pa.timestamp(kind.unit)) if pa.types.is_timestamp(kind) else column).cast(pa.string())
+        except pa.ArrowNotImplementedError:
+            raise BadInput(f"{name} holds values of the type {kind}.", "Expected text.") from None
     return pc.if_else(is_nothing(column, words), None, pc.utf8_trim_whitespace(column))
 
 
@@ -84,9 +85,8 @@ def whole_numbers(cells: pa.ChunkedArray) -> pa.ChunkedArray:
 def number(column: pa.ChunkedArray, name: str, row: int = 1) -> pa.ChunkedArray:
     """(N,) floats, with a point or a comma; nothing is null. Raises BadInput naming the first row with another text."""
     values, bad = numbers(column, name, row)
-    if len(bad):
-        cell = column[int(bad[0])].as_py()
-        raise BadInput(f"{name} is {cell!r} in row {row + int(bad[0]):,}.", "Expected a number.")
+    for place in bad.tolist():
+        raise BadInput(f"{name} is {shown(column[place])!r} in row {row + place:,}.", "Expected a number.")
     return values
 
 
@@ -305,7 +305,7 @@ def not_utf8(column: pa.ChunkedArray) -> list[int]:
         column.cast(pa.large_string())
     except pa.ArrowInvalid:
         cells = enumerate(column.to_pylist())
-        return [i for i, cell in cells if cell is not None and cell.decode("utf-8", "replace").encode() != cell]
+        return [i for i, cell in cells if cell and cell.decode("utf-8", "replace").encode() != cell]
     return []
 
 

@@ -99,8 +99,9 @@ def records_of(
             fault([*wrong, *np.flatnonzero(np.asarray(beyond))], "bad_coordinate")
         elif name == "tags":
             listed = pa.types.is_list(values.type)
-            texts = values.cast(pa.list_(pa.string())) if listed else cells.text(values, name)
-            out[name] = [_tags(value) for value in texts.to_pylist()]
+            lists = values.cast(pa.list_(pa.string())) if listed else pc.split_pattern(cells.text(values, name), ",")
+            out[name] = [tags and ",".join(quote_plus(tag.strip()) for tag in tags if tag and tag.strip())
+                         for tags in lists.to_pylist()]  # fmt: skip
         else:
             out[name] = _text(values, name)
             long = pc.fill_null(pc.greater(pc.binary_length(out[name]), LONGEST_TEXT), False)
@@ -160,13 +161,6 @@ def _text(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     if name in ("title", "caption"):
         return pc.utf8_slice_codeunits(column, 0, LONGEST_TITLE)
     return cells.whole_numbers(column) if name in WHOLE else column
-
-
-def _tags(value: list[str | None] | str | None) -> str | None:
-    if value is None:
-        return None
-    tags = value if isinstance(value, list) else value.split(",")
-    return ",".join(quote_plus(tag.strip()) for tag in tags if tag is not None and tag.strip())
 
 
 def _refuse_rounded(column: pa.ChunkedArray, name: str, row: int) -> None:

@@ -155,9 +155,8 @@ class Delimited(TableSource):
                 continue
             seen |= value.keys()
             cells = {name: _as_written(value.get(name), name in several) for name in self.columns.values()}
-            odd = any(
-                isinstance(cell, list | dict) and name != self.columns.get("tags") for name, cell in cells.items()
-            )
+            lists = {name for name, cell in cells.items() if isinstance(cell, list)} - {self.columns.get("tags")}
+            odd = lists or any(isinstance(cell, dict) for cell in cells.values())
             yield Fault("unreadable_value", line.rstrip("\n")) if odd else cells
         if missing := [c for n, c in self.columns.items() if n in ("uploaded", "url", "path", "id") and c not in seen]:
             raise BadInput(f"{path} has no {missing[0]!r} in any line.", "Correct it, or collection.columns.")
@@ -182,7 +181,7 @@ class Delimited(TableSource):
 def _as_written(value: Any, first: bool) -> Any:
     """A value of JSON as it is written; of a list of one, or `first`, its element."""
     if isinstance(value, list):
-        texts = [_as_written(part, first) for part in value if part is not None]
+        texts = [part if isinstance(part, str) else json.dumps(part) for part in value if part is not None]
         return texts if len(texts) > 1 and not first else next(iter(texts), None)
     return value if value is None or isinstance(value, str | dict) else json.dumps(value)
 

@@ -14,12 +14,11 @@ from typing import Any, NamedTuple
 from warnings import catch_warnings, simplefilter
 
 from driftline.curate.core.outside.limits import SIDECAR
-from driftline.curate.core.outside.names import is_count
 
 EPOCH = datetime(1970, 1, 1)
 DAY = 86_400  # seconds
 MONTH = re.compile(r"\d{4}-\d\d")
-YEAR_AS_FLOAT = re.compile(r"[12]\d{3}\.0+")  # of a column in which one year is missing
+YEAR = re.compile(r"[0-9]{4}|[12][0-9]{3}\.0+")  # as a float: of a column in which one year is missing
 EXIF_IFD, GPS_IFD, MODEL, EDITED_AT = 0x8769, 0x8825, 0x0110, 0x0132
 # name, tag, and the tag of its own offset from UTC
 EXIF_DATES = (("DateTimeOriginal", 0x9003, 0x9011), ("DateTimeDigitized", 0x9004, 0x9012))
@@ -104,11 +103,8 @@ def seconds_of(value: Any) -> int:
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError(f"{type(value).__name__} is not a time")
-    text = str(value)
-    if YEAR_AS_FLOAT.fullmatch(text):
-        text = text[:4]
-    if is_count(text) and len(text) == 4:
-        return int(datetime(int(text), 1, 1, tzinfo=UTC).timestamp())
+    if YEAR.fullmatch(text := str(value)):
+        return int(datetime(int(text[:4]), 1, 1, tzinfo=UTC).timestamp())
     try:
         number = math.floor(value) if isinstance(value, float) else int(text.removesuffix(".0"))
     except ValueError:
