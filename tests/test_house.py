@@ -95,8 +95,9 @@ BOUNDED = {  # file or folder → why it may: its own limits, or only files that
     "pipelines/web/thumbnails.py": "the cache of this user",
     **dict.fromkeys(
         ("curate/embedding", "curate/fetch", "curate/metadata/filtering.py",
-         "curate/metadata/released_ids.py", "curate/pretrain", "curate/release/composing",
-         "curate/release/compose.py", "curate/release/packing.py", "curate/retrieval",
+         "curate/metadata/released_ids.py", "curate/pretrain", "curate/release/choice.py",
+         "curate/images/shards.py", "curate/release/compose.py", "curate/release/packing.py", "curate/retrieval",
+         "curate/store",
          "pipelines/annotation",
          "pipelines/forecast", "pipelines/reporting",
          "pipelines/run", "pipelines/stages"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 
 from driftline.curate.core.outside.http import one_address
@@ -67,9 +66,8 @@ async def _download(urls: Mapping[int, str], shard: Shard, keep: Keep) -> None:
 
 def _slow_hosts(shard: Shard) -> set[str]:
     """The hosts that any worker saw to be slow; none in the last pass."""
-    with suppress(FileNotFoundError):
-        return set((shard.out / SLOW_HOSTS).read_text("utf-8").split("\n")) if shard.patience < math.inf else set()
-    return set()
+    path = shard.out / SLOW_HOSTS
+    return set(path.read_text("utf-8").split("\n")) if shard.patience < math.inf and path.is_file() else set()
 
 
 def _add_slow(folder: Path, hosts: Iterable[str]) -> None:

@@ -38,7 +38,7 @@ class Download:
     """seconds that the server asks to wait"""
 
 
-def opted_out(values: list[str], agent: str = "driftline") -> bool:
+def opted_out(values: list[str]) -> bool:
     """Whether X-Robots-Tag headers refuse this collection: `noai`, or `driftline: noai`, not `otherbot: noai`.
 
     A name before a colon is an agent's only if it stands first and is not a directive with a value.
@@ -52,7 +52,7 @@ def opted_out(values: list[str], agent: str = "driftline") -> bool:
         words = value.lower()
         name, colon, rest = words.partition(":")
         if colon and "," not in name and name.strip() not in WITH_VALUE:
-            if name.strip() != agent:
+            if name.strip() != "driftline":
                 continue
             words = rest
         if any(word.strip() in OPT_OUT for word in words.split(",")):
