@@ -206,11 +206,6 @@ class TestHelp:
         assert text in error
         assert "\n" not in error
 
-    def test_every_command_can_answer_in_json(self) -> None:
-        options = {" ".join(words): [opt for p in command.params for opt in p.opts] for words, command in commands()}
-        without = [words for words, known in options.items() if "--json" not in known]
-        assert without == []
-
     def test_names_are_completed_from_the_registries(self) -> None:
         def completed(words: str) -> list[str]:
             asked = {"_DRIFTLINE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
