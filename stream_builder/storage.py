@@ -280,11 +280,15 @@ def _stored_files(files: Sequence[Path], folder: Path, there: set[str]) -> list[
 
 
 def _open_x(stem: Path, size: Mapping[str, Any], folder: Path, plain: Collection[str]) -> Any:
+    """Samples of a split. plain: files known to be in `folder`. Raises IntegrityError for another that is missing, or a
+    link that leaves the folder."""
     if "encoded" not in size:
         return _samples(stem.with_name(f"{stem.name}_x.npy"), size["n"])
     source = stem.with_name(f"{stem.name}_x.json")
     lazy = read_document(source, Lazy, AGAIN)
-    files = _paths_of(folder, lazy["files"], source, plain)
+    files = tuple(folder / name if name in plain else inside(folder, name, source) for name in lazy["files"])
+    if missing := [file for file in files if file.name not in plain and not file.is_file()]:
+        raise IntegrityError(f"The stream's file {missing[0]} is missing.", "", AGAIN)
     locations = open_array(stem.with_name(f"{stem.name}_where.npy"), "i", (size["n"], 3), AGAIN)
     return LazyImages(files, locations, lazy["size"], lazy["strict"])
 
@@ -295,15 +299,6 @@ def _plain_files(folder: Path) -> set[str]:
         return set()
     with os.scandir(folder) as entries:
         return {entry.name for entry in entries if entry.is_file(follow_symlinks=False)}
-
-
-def _paths_of(folder: Path, names: Sequence[str], source: Path, plain: Collection[str]) -> tuple[Path, ...]:
-    """The files of these names. plain: those known to be there. Raises IntegrityError for one that is missing, or a
-    link that leaves the folder."""
-    files = tuple(folder / name if name in plain else inside(folder, name, source) for name in names)
-    if missing := [file for file in files if file.name not in plain and not file.is_file()]:
-        raise IntegrityError(f"The stream's file {missing[0]} is missing.", "", AGAIN)
-    return files
 
 
 def _samples(path: Path, n: int) -> Array:
