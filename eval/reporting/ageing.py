@@ -157,13 +157,11 @@ def never(part: Part) -> Figure | None:
 def retrain(part: Part) -> Markup | None:
     """What a new model every 1, 2, 4 steps reaches, and what that costs, of the first learners; None if nobody learns
     again."""
-    shown = [r for r in part["results"] if r.get("cadences") and not r.get("standing") and "same_as" not in r][
-        :RETRAINED
-    ]
+    shown = [r for r in part["results"] if r.get("cadences") and not r.get("standing") and "same_as" not in r]
     if not shown:
         return None
     rows = []
-    for r in shown:
+    for r in shown[:RETRAINED]:
         for one in r["cadences"]:
             behind = Cell(*interval(one.behind)) if one.every > 1 else Cell("–")
             cost = Cell(f"{one.trainings:.2g}", seconds_text(one.seconds))

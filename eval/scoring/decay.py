@@ -140,7 +140,8 @@ def half_lives(left: Drawn, ages: Floats, later: npt.NDArray[np.bool_]) -> list[
         if why:
             found.append(HalfLife(math.nan, math.nan, math.nan, 0.0, tested, why))
             continue
-        fall, spread = (float(np.nansum(since * one)) for one in (1 - value[m], np.where(np.isnan(value[m]), 0, since)))
+        fall = float((since * np.nan_to_num(1 - value[m])).sum())
+        spread = float((since**2 * ~np.isnan(value[m])).sum())
         going_on = 0.5 * spread / fall if math.isinf(time) and fall > 0 else math.nan
         share = float(reached[m] / present[m])
         found.append(HalfLife(time, float(low[m]), float(high[m]), share, tested, "", going_on))

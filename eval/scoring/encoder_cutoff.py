@@ -70,8 +70,14 @@ def accuracy_before_and_after(
     draws = draws_of(runs, resampling, stream)
     tests = [[[row.answers for row in roles.decisive(run.rows)] for run in group] for group in groups(runs)]
     every = [answers for group in tests for tested in group for answers in tested]
-    if not every or None in every or len({*np.concatenate([newer[a.sample] for a in every if a is not None])}) < 2:
+    sides = [newer[answers.sample] for answers in every if answers is not None]
+    if not every or len(sides) < len(every) or len(np.unique(np.concatenate(sides))) < 2:
         return []
+
+    def accuracy_and_gap(right: Array, n: Array) -> dict[str, Array]:
+        inside = share(right, n)
+        return {"accuracy": inside, "gap": inside - inside[..., ::-1]}
+
     results = []
     for group in tests:
         parts = [
@@ -83,13 +89,7 @@ def accuracy_before_and_after(
             for tested in group
         ]
         of = summed(parts, (2,), draws)
-        drawn_of = drawn(_accuracy_and_gap, replace(of, clusters=of.present().sum(0)))
+        drawn_of = drawn(accuracy_and_gap, replace(of, clusters=of.present().sum(0)))
         accuracy, gap = (drawn_of[name].band() for name in ("accuracy", "gap"))
         results.append({"before": accuracy[0], "after": accuracy[1], "gap": gap[0]})
     return results
-
-
-def _accuracy_and_gap(right: Array, n: Array) -> dict[str, Array]:
-    """(..., 2) counts → accuracy on each side, and minus that on the other; NaN of nothing."""
-    inside = share(right, n)
-    return {"accuracy": inside, "gap": inside - inside[..., ::-1]}
