@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -19,6 +20,7 @@ from driftline.curate.embedding.features import encoder_name
 from driftline.curate.encoders.weights import KNOWN, hub, is_here, reachable, repository_of, unreachable
 from driftline.curate.fetch.address_guard import mostly_private
 from driftline.curate.fetch.job import rules_of
+from driftline.curate.retrieval.retrieve import without_candidates
 from driftline.curate.store.database import open_store
 from driftline.curate.store.photos import outcomes
 from driftline.curate.store.vectors import looks
@@ -40,7 +42,7 @@ TYPICAL = 120_000  # bytes of a photo behind an address: Flickr's medium size
 def forecast(context: Context, plans: Sequence[Verdict], borders: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """What the planned stages need, as plain data; changes nothing. borders: that `driftline grow` would keep.
 
-    Loads the model if it is on this machine, to check it.
+    Loads the model if it is on this machine, to check it and to measure its speed.
     """
     todo = {p.stage for p in plans if p.action != "skip"}
     problems: dict[str, None] = {}
@@ -69,6 +71,7 @@ def forecast(context: Context, plans: Sequence[Verdict], borders: Mapping[str, A
     if sample is not None and "publish" in todo:
         refused = without_licence(context, sample.table, problems)
     counts = records(context, todo, rows, photos, wanted)
+    estimated = lambda: times(context, counts, needed or {}, bool(urls), model["state"] == "here")  # noqa: E731
     return {
         "photos": None if sample is None else {
             "expected": photos, "at_most": bool(urls) and basis is None, "addresses": rows if urls else None,
@@ -84,11 +87,12 @@ def forecast(context: Context, plans: Sequence[Verdict], borders: Mapping[str, A
         "buckets": buckets,
         "without_licence": refused,
         "candidates": wanted,
+        "without_candidates": _without_candidates(context, todo),
         "questions": _noted(problems, lambda: _questions(context, wanted, todo)),
         "disk": _disk(context, sample, photos, todo),
         "model": model,
         "again": needed,
-        "seconds": times(context, counts, needed or {}),
+        "seconds": _noted(problems, estimated) or {},
         "reused": [p.stage for p in plans if p.action == "skip"],
         "problems": list(problems),
     }  # fmt: skip
@@ -133,6 +137,14 @@ def _wanted(context: Context, buckets: list[dict[str, Any]], problems: dict[str,
         "concepts": concepts, "per_class": settings.per_class, "background": background, "each_bucket": each,
         "images": images, "short_buckets": short,
     }  # fmt: skip
+
+
+def _without_candidates(context: Context, todo: set[str]) -> str:
+    """A sentence that names the concepts that a finished retrieval has none for, or ""."""
+    file = _folder(context, "retrieve") / "candidates.parquet"
+    if "retrieve" in todo or not file.is_file():
+        return ""
+    return without_candidates(file, context.config.retrieve.complete_concepts())
 
 
 def _share_of_images(context: Context, addresses: bool, needed: Mapping[str, Any] | None) -> tuple[float, str | None]:
@@ -208,19 +220,51 @@ def records(
     return {name: n for name, n in (early | late | {"publish": accepted}).items() if name in todo}
 
 
-def times(context: Context, counts: Mapping[str, int | None], needed: Mapping[str, Any]) -> dict[str, float | None]:
-    """Stage → seconds, by its last run here; None if not known.
+# Records a second of one process on the project's test machine, for stages that have not run here yet.
+SPEED = {"ingest": 5_000, "filter": 200_000, "bucket": 500_000, "retrieve": 200_000, "ask": 500, "tally": 50_000,
+         "publish": 200}  # fmt: skip
+COPIED, ASKED = 300, 2  # photos a second: from this machine's disk; over one connection
+TRIED = 8  # images that are embedded to measure the model's speed
+
+
+def times(
+    context: Context, counts: Mapping[str, int | None], needed: Mapping[str, Any], by_network: bool, model_is_here: bool
+) -> dict[str, float | None]:
+    """Stage → seconds: by its last run here, else by the speed of the test machine, or of the model; None if not known.
 
     counts: `records`. needed: requests and vectors that the store does not have.
     """
+    settings, workers = context.config.fetch, context.executor.workers or 1
+    connections = settings.threads * workers * ASKED
+    speeds: dict[str, float] = dict(SPEED)
+    speeds["fetch"] = min(connections, settings.rate or connections) if by_network else COPIED * workers
     estimates: dict[str, float | None] = {}
     for name, n in counts.items():
         done = done_of(context.root, name)
         left = needed.get({"fetch": "requests", "embed": "embeddings"}.get(name, ""))
         work = n if left is None else left
-        read = 0 if done is None else done["counts"]["read"]
-        estimates[name] = round(done["seconds"] * work / read, 1) if done and read and work is not None else None
+        if done and done["counts"]["read"]:
+            speeds[name] = done["counts"]["read"] / max(done["seconds"], 1e-3)
+        elif name == "embed" and work and model_is_here and context.config.embed.vectors is None:
+            speeds[name] = embedding_speed(context) * workers
+        estimates[name] = round(work / speeds[name], 1) if work is not None and name in speeds else None
     return estimates
+
+
+def embedding_speed(context: Context) -> float:
+    """Images a second of one process, measured now."""
+    import torch
+    from PIL import Image
+
+    from driftline.curate.core.executor.torch_threads import one_thread
+
+    encoder = spec_of(context).load()
+    with one_thread():
+        batch = torch.stack([encoder.prepare(Image.new("RGB", (256, 256)))] * TRIED)
+        encoder.images(batch)
+        started = time.perf_counter()
+        encoder.images(batch)
+    return TRIED / (time.perf_counter() - started)
 
 
 LOOKED_UP = 5_000  # addresses of the sample

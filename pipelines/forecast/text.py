@@ -51,7 +51,7 @@ def text(plans: Sequence[Verdict], needs: dict[str, Any]) -> str:
         most = ", ".join(f"{name} {duration(times[name])}" for name in longest)
         unknown = ", ".join(name for name, seconds in needs["seconds"].items() if seconds is None)
         rest = f"; not known: {unknown}" if unknown else ""
-        add("time", f"about {duration(sum(times.values()))} by the last run here ({most}{rest})")
+        add("time", f"about {duration(sum(times.values()))} by the last run, else by a test machine ({most}{rest})")
     if (asked := needs["questions"]) is not None and not asked["images"]:
         add("people", "no further answers are needed")
     elif asked is not None:
@@ -93,7 +93,7 @@ def _buckets(needs: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def _candidates(needs: dict[str, Any]) -> list[tuple[str, str]]:
     """Candidates of each bucket, and the buckets that have too few photos."""
     if (wanted := needs["candidates"]) is None:
-        return []
+        return [("candidates", needs["without_candidates"])] if needs["without_candidates"] else []
     background = f" + {wanted['background']:,} of the background" if wanted["background"] else ""
     lines = [("candidates", f"{wanted['concepts']} concepts × {wanted['per_class']:,}{background} in each bucket")]
     short = wanted["short_buckets"]
