@@ -267,6 +267,7 @@ def checked(about: dict[str, Any], path: Path, way_out: str) -> dict[str, Any]:
     lacking += [] if lacking else [key for key in costs if not 0 <= about[key] < math.inf]
     lacking += [] if isinstance(about.get("tests"), str | None) else ["tests"]
     lacking += [] if isinstance(about.get("code_of", {}), dict) else ["code_of"]
+    lacking += [] if lacking or _is_timeline(about.get("timeline", {}), about["steps"]) else ["timeline"]
     if lacking:
         raise BadInput(f"{path} has no valid {lacking[0]!r}.", "Expected the record of a run.", way_out)
     if large := [key for key in NEEDED if isinstance(about[key], int) and abs(about[key]) >= 2**63]:
@@ -274,6 +275,15 @@ def checked(about: dict[str, Any], path: Path, way_out: str) -> dict[str, Any]:
     if not all(isinstance(about["stream"].get(key), str) for key in ("name", "sha256")):
         raise BadInput(f"{path} names no stream.", "Expected its name and sha256.", way_out)
     return about
+
+
+def _is_timeline(value: Any, steps: int) -> bool:
+    """Whether a record has a name, and a date if it has dates, for each step."""
+    return isinstance(value, dict) and all(
+        isinstance(value[key], list) and len(value[key]) == steps and all(isinstance(v, kind) for v in value[key])
+        for key, kind in (("names", str), ("dates", int))
+        if key in value
+    )
 
 
 def load(folder: Path) -> Run:

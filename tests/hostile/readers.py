@@ -654,7 +654,7 @@ def heads(folder: Path) -> None:
     """Values of answers' heads and addresses."""
     from driftline.curate.core.outside.http import one_address, seconds_after
     from driftline.curate.fetch.address_guard import is_private_host, origin
-    from driftline.curate.fetch.native import _host
+    from driftline.curate.fetch.native import host_of
     from driftline.curate.fetch.outcome import opted_out
 
     for line in (folder / "head").read_bytes().decode("utf-8", "surrogateescape").split("\n"):
@@ -664,5 +664,5 @@ def heads(folder: Path) -> None:
         if (form := one_address(line)) is not None:
             assert form.isascii()
             assert one_address(form) == form
-        if _host(line):
+        if host_of(line):
             origin(line)
