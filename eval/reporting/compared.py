@@ -31,21 +31,21 @@ def facts_of(runs: Sequence[Run], document: Document, clusters: Array | None) ->
         if len(members) < 2:
             continue
         with np.errstate(divide="ignore", invalid="ignore"):  # a replicate may draw none of a small test's samples
-            one = compare([runs_of[i] for i in members], clusters)
-        if one is None:
+            comparison = compare([runs_of[i] for i in members], clusters)
+        if comparison is None:
             continue
-        of_outcomes = adjusted(one.p_outcomes)
+        of_outcomes = adjusted(comparison.p_outcomes)
         pairs = [
             {
                 "of": [members[i], members[j]],
-                "difference": [float(getattr(one.difference, end)[i, j]) for end in ("value", "low", "high")],
-                "p": float(one.adjusted[i, j]),
+                "difference": [float(getattr(comparison.difference, end)[i, j]) for end in ("value", "low", "high")],
+                "p": float(comparison.adjusted[i, j]),
                 "p_outcomes": float(of_outcomes[i, j]),
             }
             for i, j in combinations(range(len(members)), 2)
         ]
-        ties = [[members[i] for i in tie] for tie in one.ties]
-        per_group.append({"members": members, "score": one.score, "ties": ties, "pairs": pairs})
+        ties = [[members[i] for i in tie] for tie in comparison.ties]
+        per_group.append({"members": members, "score": comparison.score, "ties": ties, "pairs": pairs})
     return per_group
 
 

@@ -175,12 +175,12 @@ def _key(document: Document, result: Mapping[str, Any]) -> str:
 
 def _pair(a: Document, b: Document) -> tuple[str, str, str]:
     """Heading, sentences and the table, which may be ""."""
-    one, two = a["release"], b["release"]
+    first, second = a["release"], b["release"]
     rows = compared(a, b)
-    names = ", ".join(one["buckets"][i]["name"] for i in shared(one, two).same) or "none"
+    names = ", ".join(first["buckets"][i]["name"] for i in shared(first, second).same) or "none"
     text = f"The same buckets: {names}."
     if not rows:
         text += " No score may be compared: no learner has a matrix with a shared cell, on the same seeds, in both."
     cells = [[row["learner"], row["cells"], f"{100 * row['a']:.1f}", f"{100 * row['b']:.1f}"] for row in rows]
-    shown = table(("learner", "cells", one["version"], two["version"]), cells) if rows else ""
-    return f"{a['protocol']}: {one['name']} {one['version']} and {two['version']}", text, shown
+    shown = table(("learner", "cells", first["version"], second["version"]), cells) if rows else ""
+    return f"{a['protocol']}: {first['name']} {first['version']} and {second['version']}", text, shown

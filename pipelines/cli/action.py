@@ -92,16 +92,16 @@ def action(
         meanings = {key: own.get(key) or MEANINGS.get(key, ("", "")) for key in parameters}
 
         def answer(**values: Any) -> None:
-            given = {key: parameters[key].default if value is None else value for key, value in values.items()}
-            shown: Shown[Any] = function(**given)  # type: ignore[call-arg]
+            arguments = {key: parameters[key].default if value is None else value for key, value in values.items()}
+            shown: Shown[Any] = function(**arguments)  # type: ignore[call-arg]
             if shown is NOTHING:
                 return
             show(shown.result if shown.document is None else shown.document, shown.text)
             if shown.problem is not None:
                 raise shown.problem
 
-        known = COMPLETED | dict(completes or {})
-        options = [option_of(p, *meanings[p.name], known) for p in parameters.values() if p.annotation is not Any]
+        completers = COMPLETED | dict(completes or {})
+        options = [option_of(p, *meanings[p.name], completers) for p in parameters.values() if p.annotation is not Any]
         words = name or function.__name__
         add_command(ACTIONS if group is None else group, words, example, panel, needs or {}, text, options, answer)
 

@@ -139,9 +139,11 @@ def add_maker(
         for key in (*facts, *(["columns"] if roles else []))
     ]
     meanings = {p.name: own.get(p.name) or MEANINGS.get(p.name, ("", "")) for p in (*options, *more)}
-    known = COMPLETED | dict(completes or {})
+    completers = COMPLETED | dict(completes or {})
     line = [
-        option_of(p, *meanings[p.name], known, i >= arguments, PANELS.get(p.name, "Input") if i >= arguments else None)
+        option_of(
+            p, *meanings[p.name], completers, i >= arguments, PANELS.get(p.name, "Input") if i >= arguments else None
+        )
         for i, p in enumerate((*options, *more))
     ]
     add_command(group, name, example, None, needs or {}, text, line, answer)

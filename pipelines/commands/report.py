@@ -91,10 +91,10 @@ def report(
         saved = _plots(several(networks), paths, streams, drawn, changes_of(settings))
         charts = list(charts_of(documents, streams))
         saved += save_figures(charts, drawn) if charts or not saved else []
-    said = answer_of(documents)
-    document = {"out": str(folder), "report": str(page), "answer": said}
+    answer = answer_of(documents)
+    document = {"out": str(folder), "report": str(page), "answer": answer}
     document |= {"figures": list(map(str, saved))} if saved else {}
-    lines = [said["headline"], said["sentences"][0]] if said else []
+    lines = [answer["headline"], answer["sentences"][0]] if answer else []
     lines += [NO_UPLOADERS] if any(d.get("uploaders") == "not known" for d in documents) else []
     text = "\n".join([*lines, f"report: {page}", *(f"figure: {path}" for path in saved)])
     return Shown(page, text, document)

@@ -59,10 +59,10 @@ def verify(
         return _submission(file, places_of(stream), again, public_value)
     from driftline.eval.memory.correction_ledger import verify
 
-    found = verify(file, head)
-    noted = [] if found.noted is None else [f"added after its head was noted: {found.entries - found.noted}"]
-    lines = [f"{file} holds: {found.entries} entries", *noted, f"head {found.head}", f"root {found.root}"]
-    return Shown(found.plain(), "\n".join(lines))
+    verdict = verify(file, head)
+    noted = [] if verdict.noted is None else [f"added after its head was noted: {verdict.entries - verdict.noted}"]
+    lines = [f"{file} holds: {verdict.entries} entries", *noted, f"head {verdict.head}", f"root {verdict.root}"]
+    return Shown(verdict.plain(), "\n".join(lines))
 
 
 def is_ledger(path: Path) -> bool:
@@ -161,7 +161,7 @@ def _check(paths: Sequence[Path], streams: Sequence[Path]) -> Shown[Answer]:
     from driftline.eval.leaderboard.submission import opened, runs_of
     from driftline.eval.leaderboard.verification import verify
 
-    found = []
+    checks = []
     with TemporaryDirectory(prefix="driftline-") as folder:
         shipped = baselines.shipped().values()
         names = [path.stem for path in paths if path in shipped and not streams and baselines.has_stream(path.stem)]
@@ -173,11 +173,11 @@ def _check(paths: Sequence[Path], streams: Sequence[Path]) -> Shown[Answer]:
             seconds = sum(run.about["seconds"] for run in runs)
             log_of().say(f"{path.name}: {len(runs)} runs, which took {seconds:,.0f} s of training")
             verdict = verify(path, [*streams, *unpacked], len(runs), "all", elsewhere=True)
-            found.append({"file": path.name} | verdict.repeated())
-    text = "\n".join(line for one in found for line in _repeated_text(one))
-    wrong = [one for one in found if one["stale"] or one["false"] or one["problems"]]
-    problem = IntegrityError(f"{len(wrong)} of {len(found)} submissions have rows that the code does not give.")
-    return Shown({"checked": found}, text, problem=problem if wrong else None)
+            checks.append({"file": path.name} | verdict.repeated())
+    text = "\n".join(line for check in checks for line in _repeated_text(check))
+    wrong = [check for check in checks if check["stale"] or check["false"] or check["problems"]]
+    problem = IntegrityError(f"{len(wrong)} of {len(checks)} submissions have rows that the code does not give.")
+    return Shown({"checked": checks}, text, problem=problem if wrong else None)
 
 
 def _repeated_text(one: dict[str, Any]) -> list[str]:

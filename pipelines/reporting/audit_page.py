@@ -60,8 +60,8 @@ def pictures(path: Path, findings: Mapping[str, Any]) -> Pictures:
     names, shown = findings["bucket_names"], dict[str, list[Shown]]()
     if findings["kind"] == "release":
         release = Release.open(path)
-        found = release.table.filter(pc.is_in(release.table["id"], value_set=pa.array(wanted, pa.string())))
-        rows = {row["id"]: row for row in found.to_pylist()}
+        chosen = release.table.filter(pc.is_in(release.table["id"], value_set=pa.array(wanted, pa.string())))
+        rows = {row["id"]: row for row in chosen.to_pylist()}
         for id_, data in release.images(ids=rows):
             label, bucket, side = (rows[id_].get(name) for name in ("class", "bucket", "split_0"))
             shown[id_] = [Shown(id_, label, names[str(bucket)], side or "", _jpeg(data))]

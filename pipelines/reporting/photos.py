@@ -143,14 +143,14 @@ def dropped(root: Path, reasons: Sequence[str] = ()) -> list[dict[str, Any]]:
     there = [reason for (reason,) in database.execute("SELECT DISTINCT reason FROM dropped").fetchall()]
     check_reasons(reasons, there, "dropped")
     # Later stages know the one record of an id that the filters kept.
-    found = database.execute(
+    matches = database.execute(
         """SELECT stage, reason, d.id, detail, coalesce(i.path, i.url, p.path, p.url) AS place FROM dropped d
         LEFT JOIN ingested i ON i.row = d.row LEFT JOIN passed p ON p.id = d.id
         WHERE list_contains(?, reason) ORDER BY number, d.row NULLS FIRST, d.id""",
         [list(reasons or there)],
     )
     names = ("stage", "reason", "id", "detail", "place")
-    return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+    return [dict(zip(names, row, strict=True)) for row in matches.fetchall()]
 
 
 def dropped_text(rows: Sequence[Mapping[str, Any]], config: Config) -> str:
@@ -296,8 +296,8 @@ def _id_of(root: Path, database: duckdb.DuckDBPyConnection, name: str) -> str:
     end, whole, ids = f"/{name.removeprefix('./')}", Path(name).absolute().as_posix(), set[str]()
     if name.strip("./"):
         same = "path = $whole OR ends_with('/' || path, $end) OR ends_with('/' || url, $end)"
-        found = database.execute(f"SELECT id FROM ingested WHERE {same}", {"whole": whole, "end": end})
-        ids = {id_ for (id_,) in found.fetchall()}
+        matches = database.execute(f"SELECT id FROM ingested WHERE {same}", {"whole": whole, "end": end})
+        ids = {id_ for (id_,) in matches.fetchall()}
     # The detail of a file that could not be read begins with its path, or the end of its path.
     file = name.rpartition("/")[2]
     unread = "SELECT id, detail FROM dropped WHERE stage = 'ingest' AND id <> '' AND contains(detail, ?)"

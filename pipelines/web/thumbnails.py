@@ -62,13 +62,13 @@ class Thumbnails:
             rows: Sequence[tuple[bytes]] = self._asked("SELECT picture FROM thumbnails WHERE key = ?", key)
         if rows:
             return rows[0][0]
-        made = small(load(), THUMBNAIL)
+        thumbnail = small(load(), THUMBNAIL)
         with self._lock:
-            self._asked("INSERT OR REPLACE INTO thumbnails VALUES (?, ?)", key, made)
+            self._asked("INSERT OR REPLACE INTO thumbnails VALUES (?, ?)", key, thumbnail)
             ((size,),) = self._asked(SIZE) or [(0,)]
             if size > MOST_BYTES:
                 self._asked(OLDEST)
-        return made
+        return thumbnail
 
     def _asked(self, query: str, *values: Any) -> list[Any]:
         try:

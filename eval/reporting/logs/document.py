@@ -130,7 +130,7 @@ def _measured(aged: Aged, name: str) -> tuple[float | None, ...]:
     if name == "forecast":
         if not aged.ahead:
             return None, None, None
-        one = max(aged.ahead, key=lambda ahead: (ahead.period, ahead.version))
-        return one.value, one.low, one.high
+        furthest = max(aged.ahead, key=lambda ahead: (ahead.period, ahead.version))
+        return furthest.value, furthest.low, furthest.high
     k = max(np.flatnonzero(cells.usable & (cells.period == last)).tolist(), key=lambda k: int(cells.version[k]))
     return float(cells.accuracy[k]), float(cells.low[k]), float(cells.high[k])
