@@ -12,7 +12,7 @@ import numpy.typing as npt
 from driftline.curate.core.errors import BadArray
 from driftline.eval.engine.scores import softmax, sureness
 from driftline.eval.learner import Labels, Learner
-from driftline.eval.outcomes import ROUNDING, Tally, Top, top_of
+from driftline.eval.outcomes import NO_ANSWER, ROUNDING, Tally, Top, top_of
 from driftline.eval.rows import Row
 from driftline.stream_builder.step import Split
 
@@ -29,7 +29,7 @@ def answers_by_scores(kind: type) -> bool:
 
 def answers(learner: Learner, x: Any, n: int, ahead: int = 0) -> Labels:
     """The learner's answers (n,) for n samples. ahead: how many samples after the next one they come. Raises BadArray
-    if they have another shape."""
+    if they have another shape, or are no whole numbers."""
     predicted = learner.predict_ahead(x, ahead) if ahead else learner.predict(x)
     return _labels(learner, predicted[0] if isinstance(predicted, tuple) else predicted, n)
 
@@ -50,7 +50,9 @@ def sure_answers(learner: Learner, x: Any, n: int, most: int = 0) -> Sure:
     labels, top = _labels(learner, labels, n), None
     if sure is not None and np.ndim(sure) == 2:
         top = top_of(sure, most, n, f"{kind.__name__}.predict") if most else None
-        sure = np.asarray(sure)[np.arange(n), labels]
+        shares = np.asarray(sure)
+        there = (labels >= 0) & (labels < shares.shape[1])
+        sure = np.where(there, shares[np.arange(n), np.where(there, labels, 0)], 0)
     return labels, checked_confidence(kind.__name__, sure, n), top
 
 
@@ -73,11 +75,20 @@ def checked_confidence(name: str, values: Any, n: int) -> npt.NDArray[np.float64
 
 
 def _labels(learner: Learner, predicted: Any, n: int) -> Labels:
-    labels = np.asarray(predicted)
+    """(n,) whole numbers; no answer, `NO_ANSWER` or None, is `NO_ANSWER`. `check_classes` needs the stream."""
+    labels, name = np.asarray(predicted), f"{type(learner).__name__}.predict"
     if labels.shape != (n,):
-        problem = f"{type(learner).__name__}.predict gave shape {labels.shape} for {n} samples."
-        raise BadArray(problem, f"Expected ({n},).")
-    return labels
+        raise BadArray(f"{name} gave shape {labels.shape} for {n} samples.", f"Expected ({n},).")
+    if labels.dtype.kind == "O":
+        labels = np.array([NO_ANSWER if label is None else label for label in labels.tolist()])
+    if labels.dtype.kind in "biu":
+        return labels
+    whole = np.isfinite(labels) & (labels == np.floor(labels)) if labels.dtype.kind == "f" else np.zeros(n, bool)
+    if not whole.all():
+        place = int(whole.argmin())
+        problem = f"{name} answered {labels[place].item()!r} to sample {place} of {n} that were asked at once."
+        raise BadArray(problem, f"Expected the number of a class, or {NO_ANSWER} for no answer.")
+    return labels.astype(np.int64)
 
 
 def evaluate_split(learner: Learner, split: Split, tested_on: str, begun: float, **at: int) -> Row:

@@ -165,8 +165,8 @@ class Learner(ABC):
         raise BadPlugin(f"{type(self).__name__} has neither scores nor predict.", "Expected one of them.")
 
     def predict(self, x: Array) -> Labels | tuple[Labels, Array]:
-        """x (N, ...) → labels (N,) int64; or labels, and beside them how probable the learner thinks that each is right
-        (N,), 0 … 1, or the probability of every class (N, C). Default: the labels of `scores`."""
+        """x (N, ...) → labels (N,) int64, -1 for no answer; or labels, and beside them how probable the learner thinks
+        that each is right (N,), 0 … 1, or the probability of every class (N, C). Default: the labels of `scores`."""
         return np.asarray(self.scores(x).argmax(1), np.int64)
 
     def predict_ahead(self, x: Array, shift: int) -> Labels | tuple[Labels, Array]:

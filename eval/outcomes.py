@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # as in `driftline.eval.rows`
 FILE, PROBABILITIES = row_files.DIGESTS
 MOST = 2**26  # records of one run
 COLUMNS = ("row", "sample", "label", "predicted", "group", "confidence")  # the last two may be missing
+NO_ANSWER = -1  # in place of a class: wrong for each label
 ROUNDING = 1e-6  # of a confidence or probability
 STEPS = 65_535  # in which probabilities are stored
 Labels = npt.NDArray[Any]
@@ -117,6 +118,19 @@ class Tally:
         return _joined(
             [c if isinstance(c, np.ndarray) else np.full(len(part), np.nan if c is None else c) for c, part in parts]
         )
+
+
+def check_classes(rows: Sequence[Row], name: str, stream: Stream) -> None:
+    """Raise BadArray for an answer of the learner `name` that is neither a class of the stream nor `NO_ANSWER`."""
+    classes = len(stream.classes)
+    for answers in (row.answers for row in rows if row.answers is not None and len(row.answers)):
+        if answers.predicted.min() >= NO_ANSWER and answers.predicted.max() < classes:
+            continue
+        place = int(((answers.predicted < NO_ANSWER) | (answers.predicted >= classes)).argmax())
+        splits = [step.splits[part] for step in stream.steps for part in SPLITS if part in step.splits]
+        sample = np.concatenate([split.ids for split in splits])[answers.sample[place]]
+        problem = f"{name} answered {answers.predicted[place]} to the sample {str(sample)!r}."
+        raise BadArray(problem, f"Expected 0 … {classes - 1}, or {NO_ANSWER} for no answer.")
 
 
 def recorded(confidence: Labels) -> npt.NDArray[np.float32]:

@@ -161,6 +161,7 @@ def _finish(stream: Stream, grid: Setup, job: Job, run: _Begun, ran: Ran) -> Run
     learner, protocol = ran.learner, grid.protocol
     alone = protocol.learners_per_pass == 1  # else the clock ran for other learners, too
     seconds = max([time.process_time() - run.clock if alone else 0.0, *(row.seconds for row in ran.rows)])
+    outcomes.check_classes(ran.rows, type(learner).__name__, stream)
     records = outcomes.table(ran.rows, groups_of(stream))
     changes = row_files.last_changes(ran.rows, protocol.roles.step)
     if learner.needs.future:  # it learned all steps before the first test

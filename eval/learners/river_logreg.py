@@ -11,6 +11,7 @@ from pydantic import PositiveFloat, PositiveInt
 
 from driftline.eval.learner import Array, Guide, Labels, Learner, Task
 from driftline.eval.memory.knn_index import unit
+from driftline.eval.outcomes import NO_ANSWER
 
 
 @dataclass
@@ -60,9 +61,10 @@ class RiverLogreg(Learner):
         self.gradient_steps += 1  # one pass over the batch
 
     def predict(self, x: Array) -> Labels | tuple[Labels, Array]:
-        """The class of the highest score, and its share of the probabilities, one classifier a class."""
+        """The class of the highest score, and its share of the probabilities, one classifier a class; before it has
+        learned, no answer."""
         if not self.model.classifiers:
-            return np.zeros(len(x), np.int64), np.zeros(len(x))
+            return np.full(len(x), NO_ANSWER), np.zeros(len(x))
         scores = self._scores(x)
         share = 1 / (1 + np.exp(-scores))
         answers = np.array(list(self.model.classifiers), np.int64)[scores.argmax(1)]

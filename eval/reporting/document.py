@@ -98,6 +98,7 @@ def remarks(result: Mapping[str, Any]) -> list[str]:
     same = [f"same answers as {result['same_as']}"] if "same_as" in result else []
     same += [result["mark"]] if result.get("mark") else []
     constant = ["one answer for all samples of a test"] if result.get("constant") else []
+    constant += [f"no answer to {result['no_answer']:.1%} of test samples"] if "no_answer" in result else []
     return same + constant + ["rows of other code"] * (result.get("code") == "other")
 
 

@@ -174,12 +174,14 @@ def _majority(protocol: Protocol, rows: Sequence[Row]) -> float | None:
 def _of_classes(tests: Sequence[Sequence[Row]]) -> dict[str, Any]:
     """What the decisive tests of each run say of classes: `classes` has balanced accuracy, macro-F1, and for each label
     from 0 the samples of a run (`n`) and the mean recall over seeds, None without samples. `tests`: samples of one
-    run. `constant`, if a test has one answer for all samples. {} where a run has no such tests or outcomes."""
+    run. `constant`, if a test has one answer for all samples; `no_answer`, the share of samples without one. {} where a
+    run has no such tests or outcomes."""
     sizes = [one.shape[1] for rows in tests if (one := counts_of(rows)) is not None]
     if len(sizes) < len(tests) or not (size := max(sizes, default=0)):
         return {}
     counts = [one for rows in tests if (one := counts_of(rows, size)) is not None]
     n, recalls = np.stack([one[0] for one in counts]), np.stack([recall(one) for one in counts])
+    answered = int(sum(one[2].sum() for one in counts))
     return {
         "classes": {
             "balanced_accuracy": _spread([balanced_accuracy(one) for one in counts]),
@@ -189,6 +191,7 @@ def _of_classes(tests: Sequence[Sequence[Row]]) -> dict[str, Any]:
         },
         "tests": int(n.sum(1).max()),
         **({"constant": True} if all(map(constant, tests)) else {}),
+        **({"no_answer": 1 - answered / int(n.sum())} if answered < n.sum() else {}),
     }
 
 
@@ -203,7 +206,8 @@ def counts_of(rows: Sequence[Row], classes: int = 0) -> Counts | None:
         np.concatenate([getattr(one, name) for one in present]).astype(np.int64) for name in ("label", "predicted")
     )
     size = max(classes, int(label.max(initial=-1)) + 1, int(predicted.max(initial=-1)) + 1)
-    return np.stack([np.bincount(which, minlength=size) for which in (label, label[label == predicted], predicted)])
+    each = (label, label[label == predicted], predicted[predicted >= 0])
+    return np.stack([np.bincount(which, minlength=size) for which in each])
 
 
 def recall(counts: Counts) -> Floats:

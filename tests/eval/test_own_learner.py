@@ -12,6 +12,7 @@ from support.helpers import drifting
 from driftline.eval.answers import answers_by_scores, sure_answers
 from driftline.eval.learner import Learner, Needs, bytes_of
 from driftline.eval.learners.trained_heads import Nap
+from driftline.eval.reporting.document import remarks
 from driftline.eval.run import evaluate
 
 STATE: dict[str, Any] = {}  # what the frozen learner remembers: it cannot keep it itself
@@ -96,6 +97,39 @@ def test_predict_may_say_how_sure_it_is(shape: str) -> None:
     assert labels.tolist() == [1, 1, 1]
     assert sure is None if shape == "labels" else sure.tolist() == [0.7] * 3
     assert (top is not None) == (shape == "probabilities")
+
+
+@pytest.mark.parametrize("protocol", ["clear-iid", "near-future"])
+@pytest.mark.parametrize(
+    ("value", "because"),
+    [
+        (-1, ""),
+        (None, ""),
+        (1.0, ""),
+        (np.nan, "Says.predict answered nan to sample 0 of "),
+        ("1", "Says.predict answered '1' to sample 0 of "),
+        (1.7, "Says.predict answered 1.7 to sample 0 of "),
+        (99, "Says answered 99 to the sample '"),
+        (-2, "Says answered -2 to the sample '"),
+    ],
+)
+def test_an_answer_is_a_class_or_none(value: Any, because: str, protocol: str) -> None:
+    class Says(Twice):
+        needs = Needs()
+
+        def predict(self, x: Any) -> Any:
+            return [value] * len(x)
+
+    settings = {"batch": 20, "shift": 40} if protocol == "near-future" else {}
+    document = evaluate(drifting(), protocol, [Says()], settings=settings)
+    assert [skipped["because"][: len(because)] for skipped in document["skipped"]] == [because] * bool(because)
+    if not because:
+        (result,) = document["results"]
+        silent = value != 1
+        assert (result.get("no_answer"), max(s["mean"] for s in result["scores"].values()) == 0) == (
+            (1.0, True) if silent else (None, False)
+        )
+        assert ("no answer to 100.0% of test samples" in remarks(result)) == silent
 
 
 def test_needs_are_one_value_that_the_protocol_reads() -> None:
