@@ -25,7 +25,7 @@ $(VENV)/.dev: $(NEEDS)
 	$(INSTALL)
 	@touch $(VENV)/.demo $@
 
-demo: $(VENV)/.demo  ## the whole journey on the built-in photo world; ends by printing the report's path
+demo: $(VENV)/.demo  ## the small journey on the built-in photo world; ends by printing the report's path
 	@$(BIN)/python -m driftline demo --out $(DEMO)
 
 # Threads of several workers on two cores would spin, waiting for one another. Three workers: tests that wait for a

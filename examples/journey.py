@@ -2,7 +2,7 @@
 
 import driftline as dl
 
-run = dl.demo("demo", quick=True)  # photos, download, retrieval, simulated workers, release
+run = dl.demo("demo")  # photos, download, retrieval, simulated workers, release
 for stage in run.status():
     print(stage["stage"], stage["state"], stage["counts"])
 release = run.release()

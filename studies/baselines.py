@@ -2,7 +2,7 @@
 
     python studies/baselines.py --data DATA --out baselines            about 5 CPU minutes
 
-painted-fruit is the stream of `driftline demo --real`, photo-world that of `driftline demo --quick` on a world of plain
+painted-fruit is the stream of `driftline demo --real`, photo-world that of `driftline demo` on a world of plain
 files (upright JPEGs, no clock that was reset). banking77 needs
 DATA/banking77/train.csv and test.csv (`--download` gets them), cifar10 the images of Seq-to-Final's draws in
 DATA/cifar10. Finished runs are not repeated. Each stream's submission is written to baselines/NAME.zip, and the stream
@@ -75,7 +75,7 @@ def painted_fruit(data: Path, out: Path, download: bool) -> Stream:
 
 
 def photo_world(data: Path, out: Path, download: bool) -> Stream:
-    """The stream of `driftline demo --quick` on a world of plain files."""
+    """The stream of `driftline demo` on a world of plain files."""
     journey.demo(out, replace(journey.QUICK, plain=True), RunLog(out / "log.jsonl"))
     return Stream.load(out / "stream")
 

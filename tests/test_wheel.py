@@ -260,7 +260,7 @@ settings = journey.presets.values("mini")
 settings["buckets"]["count"] = 4
 journey.presets.values = lambda name: settings
 journey.LEARNERS, journey.PROTOCOLS = ["nearest-mean", "finetune"], ["clear-iid"]
-sys.argv = ["driftline", "demo", "--quick", "--out", "demo"]
+sys.argv = ["driftline", "demo", "--out", "demo"]
 main()
 """
 

@@ -58,7 +58,7 @@ def version(value: bool) -> None:
 
 @app.callback(
     help=f"Measure how models age: build temporal datasets, compose streams, evaluate learners.\n\n"
-    f"To see everything at work, offline:\n\n{EXAMPLE}driftline demo --quick\n\n"
+    f"To see everything at work, offline:\n\n{EXAMPLE}driftline demo\n\n"
     "Exit codes: 0 done, 1 failed or unfinished, 2 wrong usage, 3 waiting for answers of people, 4 a limit "
     "of age --alarm is crossed, 130 stopped with Ctrl-C."
 )

@@ -41,24 +41,30 @@ def reasons(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 @action("driftline demo --out demo", "Start")
-def demo(out: Place = "demo", *, quick: bool = False, real: bool = False) -> Shown[Run]:
+def demo(out: Place = "demo", *, full: bool = False, real: bool = False, album: Place | None = None) -> Shown[Any]:
     """Run all steps on built-in or real pictures, offline.
 
     Photos, build, stream, evaluation, report.
 
     out DIR: Folder for all results.
-    quick: A smaller world: about a minute.
+    full: The large world of the README's figures: five times the photos, five seeds.
     real: Real dated pictures instead: fruit, painted 1904–1942 (public domain).
+    album DIR: Only write rendered photos to practise on, a folder a class, into this new folder.
     """
     from driftline.pipelines.run.run_folder import Run
 
+    if real + full + (album is not None) > 1:
+        raise BadConfig("--full, --real and --album exclude each other.", "", "Leave out two of them.")
+    if album is not None:
+        from driftline.pipelines.demo.world import write_album
+
+        photos = write_album(guarded_out(path_of(album), option="--album"))
+        return Shown(path_of(album), f"album: {album}, {photos} photos", {"out": str(path_of(album)), "photos": photos})
     folder = path_of(out)
     if not (folder / "driftline.yaml").is_file():  # else the demo goes on, or that run refuses it
         guarded_out(folder, "run")
     run_log = log_of(folder / "log.jsonl")
     if real:
-        if quick:
-            raise BadConfig("--real and --quick exclude each other.", "", "Leave out --quick.")
         from driftline.pipelines.demo.real import demo as real_demo
 
         result = real_demo(folder, run_log)
@@ -66,7 +72,7 @@ def demo(out: Place = "demo", *, quick: bool = False, real: bool = False) -> Sho
         from driftline.pipelines.demo.journey import QUICK, Scale
         from driftline.pipelines.demo.journey import demo as journey
 
-        result = journey(folder, QUICK if quick else Scale(), run_log)
+        result = journey(folder, Scale() if full else QUICK, run_log)
     return Shown(Run(folder), f"report: {result['report']}", {"out": str(folder), **result})
 
 

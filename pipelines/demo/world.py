@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote_plus
 
 from driftline.curate.core.atomic_io import read_json, write_bytes, write_json
-from driftline.curate.core.errors import Busy
+from driftline.curate.core.errors import BadConfig, Busy
 from driftline.curate.core.outside.names import is_count
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
@@ -245,6 +245,21 @@ def _free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
     return port
+
+
+def write_album(folder: Path, each: int = 10) -> int:
+    """Photos of cars and buses, `each` of three years, in a folder a class and named by their dates; returns how many.
+
+    Raises BadConfig if the folder holds anything else.
+    """
+    names = [(thing, year, i) for thing in ("car", "bus") for year in (2010, 2011, 2012) for i in range(each)]
+    photos = {folder / thing / f"{year}-05-{i + 1:02d}.jpg": (thing, year, i) for thing, year, i in names}
+    if other := next((path for path in folder.rglob("*") if path.is_file() and path not in photos), None):
+        raise BadConfig(f"--album is {folder}, which holds {other.name}.", "Expected a new folder.")
+    for path, (thing, year, i) in photos.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(path, jpeg(photo([thing], 0.2, rng_for(year, thing, i)), 75))
+    return len(photos)
 
 
 @contextmanager

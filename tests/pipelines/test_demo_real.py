@@ -33,7 +33,16 @@ def test_the_pictures_are_dated_labelled_and_small() -> None:
     assert max(cells.values()) <= 40
 
 
-def test_quick_and_real_exclude_each_other(tmp_path: Path) -> None:
-    done = driftline("demo", "--real", "--quick", "--out", str(tmp_path / "demo"), here=tmp_path)
-    assert done.returncode != 0
-    assert "--real and --quick exclude each other" in done.stderr
+def test_full_and_real_exclude_each_other(tmp_path: Path) -> None:
+    done = driftline("demo", "--real", "--full", "--out", str(tmp_path / "demo"), here=tmp_path)
+    assert (done.returncode, "--full, --real and --album exclude each other" in done.stderr) == (2, True)
+
+
+def test_an_album_is_photos_by_class_and_date_in_a_folder_of_its_own(tmp_path: Path) -> None:
+    assert driftline("demo", "--album", "album", here=tmp_path).stdout == "album: album, 60 photos\n"
+    photos = sorted(path.relative_to(tmp_path).as_posix() for path in (tmp_path / "album").rglob("*.jpg"))
+    assert (len(photos), photos[0], photos[-1]) == (60, "album/bus/2010-05-01.jpg", "album/car/2012-05-10.jpg")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "own.jpg").write_bytes(b"")
+    done = driftline("demo", "--album", "mine", here=tmp_path)
+    assert (done.returncode, "holds own.jpg. Expected a new folder" in done.stderr) == (2, True)

@@ -24,7 +24,7 @@ from driftline.curate.release.packing import SHARD_IMAGES, pack
 from driftline.curate.release.selection import all_splits, split_groups
 from driftline.curate.release.settings import ReleaseSettings
 from driftline.curate.release.writer import write_release
-from driftline.pipelines.demo.draw import photo
+from driftline.pipelines.demo.world import write_album
 from driftline.stream_builder.class_texts import ClassTexts
 from driftline.stream_builder.stream import Split, Step, Stream
 
@@ -189,13 +189,8 @@ def release_of(
 
 
 def album(folder: Path, each: int = 10) -> Path:
-    """Dated photos of cars and buses, so many `each` year, in a folder each: what a reader of the tutorial has."""
-    for thing in ("car", "bus"):
-        (folder / thing).mkdir(parents=True, exist_ok=True)
-        for year in (2010, 2011, 2012):
-            for i in range(each):
-                picture = photo([thing], 0.2, rng_for(year, thing, i))
-                picture.save(folder / thing / f"{year}-05-{i + 1:02d}.jpg")
+    """What `driftline demo --album` writes."""
+    write_album(folder, each)
     return folder
 
 
