@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -40,17 +40,24 @@ def labelled(labels: Sequence[str], classes: Sequence[str] | None = None) -> tup
     return np.array([number[name] for name in labels], np.int64), names
 
 
-def cut(rows: Rows, period: str, test_share: float, seed: int, facts: Mapping[str, Any]) -> Stream:
+def cut(
+    rows: Rows, period: str, test_share: float, seed: int, facts: Mapping[str, Any],
+    what: Callable[[int], str] = "sample {}".format,
+) -> Stream:  # fmt: skip
     """Steps and samples in order of time; `seed` draws the order of equal times. The order of `rows` changes nothing.
 
     period: as of `periods_of`. Without sides, a random `test_share` of every step and class is tested, each group on
-    one side. Raises BadConfig, BadInput naming the first id that is there twice.
+    one side. what: number of a sample → its place, for messages. Raises BadConfig, BadInput naming the first id that
+    is there twice.
     """
     samples = rows.samples
     assert samples.time is not None
     unique, times = np.unique(samples.ids, return_counts=True)
     if (times > 1).any():
-        raise BadInput(f"{rows.name}: the id {unique[times.argmax()]} is there {times.max()} times.", "Expected one.")
+        same = np.flatnonzero(samples.ids == unique[times.argmax()])
+        problem = f"{rows.name}: the id {str(samples.ids[same[0]])!r} is there {len(same)} times"
+        where = f"{what(int(same[0]))}; {what(int(same[1]))}"
+        raise BadInput(f"{problem} ({where}).", "Expected one row a sample.", "Leave one of them, or correct the ids.")
     order = time_order(samples.time, samples.ids, seed)
     step, names = periods_of(samples.time[order], period)
     facts = {**facts, "period": period, **drawn(seed)}

@@ -25,7 +25,7 @@ def check(x: Array, y: Array, n_classes: int, what: str) -> None:
             raise BadArray(
                 f"{what}: uint8 x of shape {x.shape}.",
                 "Expected images (N, H, W, 3).",
-                "Convert grey or RGBA images to RGB.",
+                "Use x.transpose(0, 2, 3, 1)." if x.ndim == 4 and x.shape[1] == 3 else "Convert grey or RGBA to RGB.",
             )
     elif x.dtype in (np.float16, np.float32):
         for start in range(0, len(x), 65_536):

@@ -44,7 +44,7 @@ def from_arrays(
     Without `step`, samples are put in order of time and cut into steps: period is their number (fewer if there are
     fewer times; about equally many samples each, equal times in one), or year, month, week, day. Without `split`, a
     random `test_share` of every step and class becomes the test split; grouping "grouped" keeps each group on one side,
-    if there are groups. What was made is in the stream's facts ("made").
+    if there are groups. What was made is in the stream's facts ("made"), and what looks wrong ("check").
 
     Raises MissingFile, BadConfig, BadArray or BadInput naming the array and the first bad index, and IncompatibleStream
     if groups leave a step without test samples.
@@ -57,6 +57,14 @@ def from_arrays(
     samples, classes = _samples_of(arrays, what)
     facts = {"from": "arrays"} | ({} if isinstance(source, Mapping) else {"file": path.name})
     facts |= {} if samples.time is None else {FACT: KEPT}
+    doubts = []
+    if "classes" not in arrays and (empty := sorted(set(range(len(classes))) - set(samples.y.tolist()))):
+        counts = f"{len(empty):,} of {len(classes):,} classes have no sample, the first is {empty[0]}"
+        doubts.append(f"{counts}: number the classes from 0 without gaps, or give y as names")
+    if samples.x.shape[1:2] == (3,) and samples.x.dtype == np.uint8:
+        size = " × ".join(map(str, samples.x.shape[1:3]))
+        doubts.append(f"images are {size} pixels (height, width): if channels are first, x.transpose(0, 2, 3, 1)")
+    facts |= {"check": "; ".join(doubts)} if doubts else {}
     order = np.arange(len(samples))
     if "step" in arrays or samples.time is None:
         step = arrays.get("step", np.zeros(len(samples), np.int64))

@@ -83,7 +83,8 @@ def from_tic(
         "cite": "Garg et al.: TiC-CLIP: Continual Training of CLIP Models. ICLR 2024",
         "joined": f"{len(listed_rows):,} of {len(rows):,} rows are among the {len(listed):,} uids of the lists",
     }
-    return cut(Rows(lists.stem.replace("_year2uids", ""), samples, classes), period, test_share, seed, facts)
+    return cut(Rows(lists.stem.replace("_year2uids", ""), samples, classes), period, test_share, seed, facts,
+               lambda sample: what(listed_rows[sample]))  # fmt: skip
 
 
 def _listed(path: Path) -> dict[str, tuple[int, str]]:

@@ -74,4 +74,4 @@ def from_wilds(
     samples = Split(images_of(root, names, size, source), y, np.array(names, np.str_), times, groups)
     facts = {"from": "wilds", "source": "https://wilds.stanford.edu", "licence": LICENCES[source.name], "cite": CITE}
     facts |= {"left_out": f"{len(table) - len(used)} rows of split seq"} if len(used) < len(table) else {}
-    return cut(Rows(folder.resolve().name, samples, classes, side), period, test_share, seed, facts)
+    return cut(Rows(folder.resolve().name, samples, classes, side), period, test_share, seed, facts, what)

@@ -179,6 +179,15 @@ def test_samples_of_a_group_are_tested_together() -> None:
     assert not sides[0] & sides[1]
 
 
+def test_an_id_that_comes_twice_is_named_with_its_rows(tmp_path: Path) -> None:
+    lists, options = BUILT["tic"](tmp_path)
+    lines = options["table"].read_text().splitlines()
+    options["table"].write_text("\n".join([lines[0], "unlisted,ant,a.png", *lines[1:], lines[1]]))
+    places = f"csv, row 2; {options['table']}, row {len(lines) + 1}"
+    with pytest.raises(BadInput, match=f"the id '{lines[1].split(',')[0]}' is there 2 times .*{places}.*Leave one"):
+        IMPORTERS["tic"](lists, **options)
+
+
 @pytest.mark.parametrize("name", IMPORTERS)
 def test_nothing_and_an_empty_folder_are_one_sentence(name: str, tmp_path: Path) -> None:
     _, options = BUILT[name](tmp_path / "made" if name not in ("wild-time", "tic") else tmp_path)

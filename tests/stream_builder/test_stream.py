@@ -222,6 +222,7 @@ def test_a_learner_sees_no_test_and_streaming_sees_all_of_the_past(stream: Strea
         ({"z": np.zeros(3)}, "unknown array z"),
         ({"x": np.zeros((12, 4, 4), np.uint8)}, r"\(N, H, W, 3\)"),
         ({"x": np.zeros((12, 4, 4, 4), np.uint8)}, "RGBA"),
+        ({"x": np.zeros((12, 3, 4, 4), np.uint8)}, r"Use x.transpose\(0, 2, 3, 1\)"),
         ({"x": np.zeros((11, 2), np.float32)}, "11 samples"),
         ({"x": np.where(np.arange(24).reshape(12, 2) == 14, np.nan, 1).astype(np.float32)}, "index 7 holds NaN"),
         ({"y": np.zeros(12)}, "y has dtype float64"),
@@ -238,6 +239,19 @@ def test_wrong_arrays_are_refused_by_name_and_index(tmp_path: Path, change: dict
     arrays = {k: v for k, v in (good() | change).items() if v is not None}
     with pytest.raises((BadArray, BadInput), match=message):
         from_arrays(npz(tmp_path, **arrays))
+
+
+@pytest.mark.parametrize(
+    ("change", "doubt"),
+    [
+        ({"y": np.arange(12) % 3 * 20}, "38 of 41 classes have no sample, the first is 1: number"),
+        ({"y": np.arange(12) % 3}, None),
+        ({"x": np.zeros((12, 3, 8, 3), np.uint8)}, "images are 3 × 8 pixels (height, width): if channels are first, "),
+    ],
+)
+def test_arrays_that_look_wrong_are_noted(change: dict[str, Any], doubt: str | None) -> None:
+    arrays = {key: value for key, value in (good() | change).items() if key != "classes"}
+    assert str(from_arrays(arrays).facts.get("check")).startswith(str(doubt))
 
 
 def test_a_file_that_is_no_npz_is_refused(tmp_path: Path) -> None:
