@@ -40,7 +40,7 @@ from driftline.eval.reporting.text import (
     span,
 )
 from driftline.eval.scoring.bands import Band
-from driftline.eval.scoring.net import Net, holm_named
+from driftline.eval.scoring.net import WITHOUT_CONTROL, Net, holm_named
 from driftline.eval.scoring.ranking import bound, rival
 
 LEAST = 30  # test samples: with fewer, an interval is 36 points wide or more
@@ -129,11 +129,11 @@ def _aged(part: Part, old: Mapping[str, Any]) -> tuple[str, Markup]:
         return f"{counted(old['samples'], 'test sample')}: too few", text.format(
             counted(old["samples"], "test sample"), chance
         )
-    nets = [net for r in group if (net := r.get("net")) is not None and net.points_per_year is not None]
+    tested = [r for r in group if r.get("net") is not None and r["net"].points_per_year is not None]
     fall, who = range_of([float(r["aged"].curve.loss.value) for r in group], 1), listed([name_of(r) for r in group])
     behind = Markup("{} points a {} behind newer models of the same method").format(fall, one_of(unit))
     several = len(group) > 1
-    if not nets:
+    if not tested:
         why = next((f" {r['net'].because}" for r in group if r.get("net") is not None and r["net"].because), "")
         if all(not _above_zero(r["aged"].curve.loss) for r in group):
             return f"No measurable fall in {time}", Markup("{} {} {}.").format(
@@ -141,22 +141,26 @@ def _aged(part: Part, old: Mapping[str, Any]) -> tuple[str, Markup]:
             )
         text = Markup("{} {} {}, which have also seen more data: how much of it is ageing is not known.{}")
         return "Older models are behind newer ones", text.format(who, "fall" if several else "falls", behind, why)
-    return _controlled(group, nets, time, who)
+    return _controlled(tested, len(group) - len(tested), time)
 
 
-def _controlled(group: Sequence[Result], nets: Sequence[Net], time: str, who: Markup) -> tuple[str, Markup]:
-    """The same with a control. time: the oldest age. who: the group's names."""
+def _controlled(tested: Sequence[Result], others: int, time: str) -> tuple[str, Markup]:
+    """The same with a control. tested: those of the group that have one. time: the oldest age."""
+    nets: list[Net] = [r["net"] for r in tested]
     net = range_of([float(one.points_per_year.value) / 100 for one in nets if one.points_per_year is not None], 1)
     of_control = f"net of a control in which nothing can age ({_draws(nets)})"
+    if others:
+        of_control += f"; {counted(others, 'learner')} of the group had none"
+    who = listed([name_of(r) for r in tested])
     states = {one.is_ for one in nets}
     if states == {"ageing"}:
-        verb = "lose" if len(group) > 1 else "loses"
+        verb = "lose" if len(tested) > 1 else "loses"
         text = Markup("{} {} {} points of accuracy a year by ageing, {}.")
         return "Models age: older ones lose more than newer data explain", text.format(who, verb, net, of_control)
     text = Markup("{}: {} points a year are lost with age, {}.").format(who, net, of_control)
     if states == {"none"}:
         return f"No measurable ageing in {time}", text + Markup(" Any ageing is below 1 point a year.")
-    ageing = [name_of(r) for r in group if r.get("net") is not None and r["net"].is_ == "ageing"]
+    ageing = [name_of(r) for r in tested if r["net"].is_ == "ageing"]
     if not ageing:
         return "Whether models age is not known", text + Markup(" That may be chance.")
     return "Some of the best models age", text + Markup(" Ageing is shown for {}.").format(listed(ageing))
@@ -301,10 +305,11 @@ def _may_not(part: Part, old: Mapping[str, Any] | None) -> list[Markup]:
     if len(group) > 1:
         may_not.append(Markup("which of {} is best when old").format(_these(group)))
     lacking = [r for r in group if r.get("net") is None or r["net"].points_per_year is None]
-    if lacking and (lacking[0].get("net") is None or not lacking[0]["net"].wanted):
-        may_not.append(Markup("that models age: no control was run ({})").format(CONTROL))
-    elif lacking:
-        may_not.append(Markup("that models age: {}").format(lacking[0]["net"].because))
+    if lacking:
+        whose = Markup("models of {}").format(listed([name_of(r) for r in lacking])) if lacking != group else "models"
+        why = WITHOUT_CONTROL if lacking[0].get("net") is None else lacking[0]["net"].because
+        why = f"no control was run ({CONTROL})" if why == WITHOUT_CONTROL else why
+        may_not.append(Markup("that {} age: {}").format(whose, why))
     elif unknown := [r for r in group if r["net"].is_ == "not known"]:
         may_not.append(
             Markup("whether models of {} age: {}").format(

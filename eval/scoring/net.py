@@ -29,6 +29,7 @@ LIMIT = 1.0  # points a year: less is no ageing that matters
 GRID = 2.0**-30  # parts of a loss are multiples of it, so that they add up exactly
 LOSS = "loss.json"  # beside a run of the control
 PROTOCOLS = ("clear-iid", "clear-streaming")  # that say `ageing`
+WITHOUT_CONTROL = "It has no control."
 
 
 @dataclass(frozen=True)
@@ -326,11 +327,9 @@ def _unknown(years: Floats | None, models: int, tests: int, control: Control, co
         return "No step is tested by two models."
     if control.because:
         return control.because
-    if count < 2:
-        return (
-            f"{count} of {control.wanted} draws of its control are there." if control.wanted else "It has no control."
-        )
-    return ""
+    if not count:
+        return WITHOUT_CONTROL
+    return f"{count} of {control.wanted} draws of its control are there." if count < 2 else ""
 
 
 def _judged(net: Net, real: Sum, slopes: Floats, draws: Sequence[Draw]) -> Net:

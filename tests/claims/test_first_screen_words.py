@@ -41,8 +41,11 @@ def noisy(run: Run, name: str, seed: int, share: float = 0.1) -> Run:
     return named(replace(run, rows=rows), name)
 
 
-def screen(stream: Stream, make: Callable[[Stream], list[Run]], control: bool = True) -> dict[str, Any]:
-    """What the first screen says of the runs that `make` gives on a stream, with a control of the same."""
+def screen(
+    stream: Stream, make: Callable[[Stream], list[Run]], control: bool = True, learners: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """What the first screen says of the runs that `make` gives on a stream, with a control of the same. learners: that
+    have one; (): all."""
     runs, draws = make(stream), list[Draw]()
     years = years_of(runs[0].about)
     assert years is not None
@@ -50,6 +53,8 @@ def screen(stream: Stream, make: Callable[[Stream], list[Run]], control: bool = 
     for k in range(DRAWS if control else 0):
         other = permuted(stream, visits, "within", k, 0)
         for run, of in zip(runs, make(other), strict=True):
+            if learners and run.about["learner"] not in learners:
+                continue
             variance = over_samples([of], pairs.cells(len(stream)), groups_of(other)).variance
             draws.append(Draw("within", k, 0, key_of(run.about), matrix_of(of), variance))
     key = (stream.sha256, "clear-iid", "planted")
@@ -98,6 +103,13 @@ def test_a_world_that_turns_and_one_that_does_not() -> None:
     still = screen(planted(1, steps=6), both)
     assert "age:" not in still["headline"]
     assert "which have also seen more data" in screen(planted(1, steps=6, turns=0.2), both, control=False)["text"]
+
+
+def test_ageing_is_said_of_learners_with_a_control_alone() -> None:
+    found = screen(planted(1, steps=6, turns=0.2), equal, learners=("a",))
+    assert found["sentences"][0].startswith("a loses")
+    assert found["sentences"][0].endswith("; 1 learner of the group had none.")
+    assert "that models of b age: no control was run (driftline eval … --control 20)" in found["may_not_conclude"]
 
 
 @pytest.mark.proof("statistics")
