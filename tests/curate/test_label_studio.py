@@ -98,6 +98,43 @@ def test_case_35_an_answer_that_was_changed_between_two_exports_counts_as_change
     assert votes(tmp_path) == [("i1", ["car"])]
 
 
+def exported(folder: Path, **people: list[dict[str, Any]]) -> None:
+    task = written(folder / "batch")[0]
+    for name, given in people.items():
+        (folder / f"{name}.json").write_text(json.dumps([task | {"id": 1, "annotations": given}]))
+
+
+def test_a_project_exported_with_numbers_and_with_addresses_is_counted_once(tmp_path: Path) -> None:
+    numbers = [one(3, "bus", 1, 7), one(4, "car", 1, 8)]
+    later = one(3, "bus", 3, 9) | {"completed_by": {"id": 3, "email": "a@x.example"}}
+    named = [annotation | {"completed_by": {"email": f"{annotation['id']}@x.example"}} for annotation in numbers]
+    exported(tmp_path, a=numbers, b=named)
+    assert sorted(votes(tmp_path)) == [("i1", ["bus"]), ("i1", ["car"])]
+    exported(tmp_path, b=[named[0] | {"completed_by": later["completed_by"]}, named[1], later])
+    assert sorted(votes(tmp_path)) == [("i1", ["bus"]), ("i1", ["car"])], "also what only one of them has"
+
+
+@pytest.mark.parametrize(
+    ("other", "votes_of"),
+    [
+        (one(3, "car", 2, 8), None),
+        (one(3, "car", 1, 7), None),
+        (one(3, "car", 1, 7) | {"created_at": "2026-03-01T08:00:01Z"}, None),
+        (one(3, "bus", 2, 8), [["bus"]]),
+        (one(4, "car", 2, 7), [["bus"], ["car"]]),
+    ],
+)
+def test_a_number_that_answers_twice_may_be_two_people(tmp_path: Path, other: Any, votes_of: Any) -> None:
+    exported(tmp_path, a=[one(3, "bus", 1, 7)], b=[other])
+    if votes_of is None:
+        with pytest.raises(
+            BadInput, match=r"studio 3 answers 'bus' to the image i1 in .*a.json, .*the same person, or"
+        ):
+            votes(tmp_path)
+    else:
+        assert sorted(labels for _, labels in votes(tmp_path)) == votes_of
+
+
 def test_case_35_regions_of_another_kind_are_no_choice(tmp_path: Path) -> None:
     region = {"from_name": "labels", "type": "labels", "value": {"labels": ["bus"]}}
     task = written(tmp_path / "batch")[0] | {"annotations": [one(3, "bus", 1, 1) | {"result": [region]}]}

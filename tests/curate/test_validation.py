@@ -18,7 +18,7 @@ from support.worlds import across_seeds, opaque, permuted, third_value
 from driftline.curate.core.errors import BadConfig, BadInput
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.retrieval.settings import BACKGROUND, Concept
-from driftline.curate.validation.answers.answers import ANSWERS, fields_of, read_answers, read_lines
+from driftline.curate.validation.answers.answers import ANSWERS, fields_of, read_answers, read_lines, uncounted
 from driftline.curate.validation.answers.verdicts import (
     agreement,
     suggested_rejections,
@@ -255,6 +255,27 @@ class TestAnswers:
             "rejected",
             "unknown_label",
         ]
+
+        assert uncounted(read_lines([tmp_path / "r.csv"])["b1"], BATCH, "k") == (
+            "6 read, 5 do not count: duplicate (1), first 'car' in r.csv, line 3; contradiction (1), "
+            "first 'bus|none' in r.csv, line 4; empty (1), first '' in r.csv, line 5; "
+            "unknown_label (1), first 'plane' in r.csv, line 6; rejected (1), first 'bus' in r.csv, line 7"
+        )
+
+    @pytest.mark.parametrize(
+        ("text", "labels", "fault"),
+        [
+            (" Bus |CAR", ["bus", "car"], None),
+            ("None", ["none"], None),
+            ("nan", [], "empty"),
+            ("car;bus", ["car;bus"], "unknown_label"),
+        ],
+    )
+    def test_blanks_and_case_that_fit_one_option_are_read(
+        self, text: str, labels: Any, fault: Any, tmp_path: Path
+    ) -> None:
+        table = read([results(tmp_path / "r.csv", [line(**{"Answer.labels": text})])], BATCH, "k")
+        assert (table["labels"].to_pylist(), table["fault"].to_pylist()) == ([labels], [fault])
 
     def test_worker_ids_are_stored_only_as_keyed_hashes(self, tmp_path: Path) -> None:
         path = results(tmp_path / "r.csv", [line(worker="A1B2C3", **{"Answer.labels": "bus"})])

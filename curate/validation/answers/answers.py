@@ -20,8 +20,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import chain, combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,8 +30,9 @@ import pyarrow.compute as pc
 from driftline.curate.core.atomic_io import TEMPORARY
 from driftline.curate.core.errors import BadInput, DriftlineError
 from driftline.curate.core.parsing import rows_of
+from driftline.curate.foreign.cells import NOTHING
 from driftline.curate.foreign.delimited import csv_rows
-from driftline.curate.validation.asking.batches import NONE
+from driftline.curate.validation.asking.batches import CREATED, NONE
 
 ANSWERS = pa.schema(
     [
@@ -52,6 +54,19 @@ LABEL_STUDIO = "label-studio "  # begins the names of its people
 JUDGE = "judge:"  # begins the names of models, which are not hashed
 XML_NAMES = "{http://mechanicalturk.amazonaws.com/AWSMechanicalTurkDataSchemas/2005-10-01/QuestionFormAnswers.xsd}"
 Line = tuple[str, Mapping[str, str]]  # "FILE, line N", and its cells by column
+
+
+class Version(NamedTuple):
+    """An answer, as a file has it."""
+
+    number: int
+    """of the line, from 0"""
+    worker: str
+    place: str
+    """FILE, line N"""
+    line: Mapping[str, str]
+    annotation: tuple[str, ...]
+    """image, annotation id, time when it was made"""
 
 
 def read_lines(paths: Iterable[Path]) -> dict[str, list[Line]]:
@@ -116,21 +131,44 @@ def read_answers(lines: Sequence[Line], batch: Mapping[str, Any], key: str) -> p
     `rejected` (by the requester), `returned` (by the worker, or not handed in), `undone` (by the worker), `placeholder`
     (nothing filled in the worker's id), `over_cap` (above the batch's `per_worker`; the order of the files does not
     matter). Of one person's answers to an image the first counts; of Label Studio's, where people
-    change them, the newest.
+    change them, the newest. Blanks and case of a label do not matter where they fit one option only.
 
-    Raises BadInput for an image that was never asked.
+    Raises BadInput for an image that was never asked, and as `_annotations`.
     """
+    return table_of(_rows_of(lines, batch, key))
+
+
+def uncounted(lines: Sequence[Line], batch: Mapping[str, Any], key: str) -> str:
+    """How many lines of `batch` do not count, with the first one of each reason; "" if all count."""
+    rows = _rows_of(lines, batch, key)
+    faulty = sorted((row for row in rows if row["fault"]), key=lambda row: row["number"])
+    counts = Counter(row["fault"] for row in faulty)
+    reasons = []
+    for reason, n in counts.most_common():
+        first = next(row for row in faulty if row["fault"] == reason)
+        size = f" ({n:,})" if len(counts) > 1 else ""
+        reasons.append(f"{reason}{size}, first {'|'.join(first['labels'])!r} in {Path(first['place']).name}")
+    return f"{len(rows):,} read, {len(faulty):,} do not count: {'; '.join(reasons)}" if faulty else ""
+
+
+def _rows_of(lines: Sequence[Line], batch: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    """The rows of `read_answers`, with `place` and `number` of their lines."""
     rows: list[dict[str, Any]] = []
     allowed = {*batch["concepts"], NONE}
+    forms: dict[str, list[str]] = {}
+    for name in sorted(allowed):
+        forms.setdefault(_form(name), []).append(name)
     hashes: dict[str, str] = {}
-    for place, line in lines:
+    for number, worker, place, line, _ in _annotations(lines):
         item = line.get("Input.item") or ""
         if item not in batch["items"]:
             raise BadInput(f"{place}: the image {item!r} was never asked.", "", "Download the results again.")
         reason = None
-        worker = line.get("WorkerId") or line.get("Turkle.Username") or ""
         try:
             labels, sensitive = _answer(line)
+            fitting = [(label, forms.get(_form(label), [])) for label in labels - allowed]
+            labels -= {label for label, names in fitting if len(names) == 1 or _form(label) in NOTHING}
+            labels |= {names[0] for _, names in fitting if len(names) == 1}
         except (ValueError, TypeError, AttributeError, SyntaxError, MemoryError, RecursionError, DriftlineError):
             labels, sensitive, reason = set(), False, "unreadable"
         if reason:
@@ -150,6 +188,8 @@ def read_answers(lines: Sequence[Line], batch: Mapping[str, Any], key: str) -> p
         seconds = (line.get("WorkTimeInSeconds") or "").strip()
         rows.append(
             {
+                "place": place,
+                "number": number,
                 "item": item,
                 "id": batch["items"][item],
                 "worker": hashes[worker],
@@ -177,7 +217,65 @@ def read_answers(lines: Sequence[Line], batch: Mapping[str, Any], key: str) -> p
                 counted[row["worker"]] += 1
         if row["fault"] != "returned":  # who gives a submission back may take part again
             seen.add(key_)
-    return table_of(rows)
+    return rows
+
+
+def _form(label: str) -> str:
+    return " ".join(label.split()).casefold()
+
+
+def _annotations(lines: Sequence[Line]) -> Iterator[Version]:
+    """All answers; of an annotation that several exports of Label Studio have, the newest.
+
+    Names that exports give to the author of one annotation, such as a number and an e-mail address, are one person.
+    Raises BadInput for a number whose answers to an image differ between two exports: it may be two people.
+    """
+    exported: dict[tuple[str, ...], list[Version]] = {}
+    of_number: dict[tuple[str, str], list[Version]] = {}
+    for number, (place, line) in enumerate(lines):
+        worker = line.get("WorkerId") or line.get("Turkle.Username") or ""
+        annotation = line["Input.item"], line.get("AssignmentId") or "", line.get(CREATED, "")
+        version = Version(number, worker, place, line, annotation)
+        if not (worker.startswith(LABEL_STUDIO) and annotation[1]):
+            yield version
+            continue
+        exported.setdefault(annotation, []).append(version)
+        if worker.removeprefix(LABEL_STUDIO).isdigit():
+            of_number.setdefault((annotation[0], worker), []).append(version)
+    for versions in of_number.values():
+        _refuse_two_people(versions)
+    alias: dict[str, str] = {}
+
+    def person(name: str) -> str:
+        return person(alias[name]) if name in alias else name
+
+    for versions in exported.values():
+        first, *others = sorted({person(version.worker) for version in versions})
+        if len({v.worker for v in versions if v.worker.removeprefix(LABEL_STUDIO).isdigit()}) < 2:
+            alias |= dict.fromkeys(others, first)
+    newest: dict[tuple[Any, str], Version] = {}
+    for version in chain.from_iterable(exported.values()):
+        key = version.annotation, person(version.worker)
+        newest[key] = max(newest.get(key, version), version, key=lambda one: _time(one.line) or 0)
+    yield from (version._replace(worker=worker) for (_, worker), version in newest.items())
+
+
+def _refuse_two_people(versions: Sequence[Version]) -> None:
+    """Raise BadInput for different answers by one number, unless one changed the other, or an export has both."""
+    in_file: dict[str, set[tuple[str, ...]]] = {}
+    for version in versions:
+        in_file.setdefault(version.place.rpartition(", line ")[0], set()).add(version.annotation)
+    for one, other in combinations(versions, 2):
+        answers = [[of.line.get(f"Answer.{name}") for name in ("labels", "sensitive")] for of in (one, other)]
+        changed = one.annotation == other.annotation and _time(one.line) != _time(other.line)
+        both = any(len(there & {one.annotation, other.annotation}) == 2 for there in in_file.values())
+        if answers[0] != answers[1] and not (changed or both):
+            problem = f"{one.worker} answers {answers[0][0]!r} to the image {one.annotation[0]} in {one.place}, and"
+            raise BadInput(
+                f"{problem} {answers[1][0]!r} in {other.place}.",
+                "Is it the same person, or are there two?",
+                "The same: keep the newer export only. Two: write their e-mail addresses into completed_by.",
+            )
 
 
 def _time(line: Mapping[str, str]) -> float | None:

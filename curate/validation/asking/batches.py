@@ -31,6 +31,7 @@ from driftline.curate.validation.settings import ValidationSettings
 
 FORMAT = 1
 NONE = "none"  # value of the exclusive checkbox "None of the above"
+CREATED = "Annotation.created"  # column of results: when an annotation of Label Studio was made
 COLUMNS = ("batch", "item", "image_url")
 
 

@@ -22,7 +22,7 @@ from driftline.curate.core.errors import Waiting
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.retrieval.settings import BACKGROUND
-from driftline.curate.validation.answers.answers import ANSWERS, Line, of_people, people_of, read_answers
+from driftline.curate.validation.answers.answers import ANSWERS, Line, of_people, people_of, read_answers, uncounted
 from driftline.curate.validation.answers.standing import Standing
 from driftline.curate.validation.answers.stored import Answers, merged
 from driftline.curate.validation.answers.verdicts import agreement, suggested_rejections, tally, verdicts_from_labels
@@ -135,6 +135,8 @@ class Crowd:
         place = self.root / self.settings.answers
         if not (lines or before) or (short and not incomplete):
             self._say_uncounted()
+            if reasons := uncounted(lines, batch, self.key):
+                self.run_log.say(f"tally: {reasons}")
         if short and before and not lines and not incomplete:
             folder = self._rest([i for i in items if i["id"] in set(short)], number, batch["batch"])
             raise Waiting(

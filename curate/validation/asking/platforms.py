@@ -15,7 +15,7 @@ from driftline.curate.core.atomic_io import json_value, write_json, write_text
 from driftline.curate.core.errors import BadInput
 from driftline.curate.core.outside.documents import read_text
 from driftline.curate.retrieval.settings import Concept
-from driftline.curate.validation.asking.batches import COLUMNS, NONE, marketplace_csv, question_html
+from driftline.curate.validation.asking.batches import COLUMNS, CREATED, NONE, marketplace_csv, question_html
 
 WAY_OUT = "Export the project of this batch again, in the format JSON."
 CLOSED = (
@@ -173,6 +173,7 @@ def _line(data: Mapping[str, str], annotation: Mapping[str, Any]) -> dict[str, s
         "WorkerId": _author_of(annotation),
         "AssignmentId": str(annotation.get("id", "")),
         "AssignmentStatus": "Submitted",
+        CREATED: str(annotation.get("created_at") or ""),
         "WorkTimeInSeconds": seconds,
         "SubmitTime": str(annotation.get("updated_at") or annotation.get("created_at") or ""),
         "Answer.labels": "|".join(_chosen(annotation["result"], "labels")),
