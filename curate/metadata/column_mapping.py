@@ -17,7 +17,7 @@ from driftline.curate.core.errors import BadInput
 from driftline.curate.core.outside.names import in_either_form
 from driftline.curate.foreign import cells
 from driftline.curate.foreign.cells import NO_TIME, UNREADABLE, TimeColumn
-from driftline.curate.metadata.columns import TimeUnit, id_of_address, printable, safe_id
+from driftline.curate.metadata.columns import FLICKR_LICENCES, TimeUnit, id_of_address, printable, safe_id
 from driftline.curate.metadata.schema import records_with
 
 TIME_FAULTS = {"until": "bad_upload_time", "uploaded": "bad_upload_time", "taken": "bad_capture_time"}
@@ -37,13 +37,17 @@ class Reading:
     """uploaded, until, taken → unit of their numbers"""
     notes: tuple[str, ...] = ()
     """sentences for people"""
+    licence_names: str | None = None
+    """flickr: licences are numbers of Flickr's"""
 
 
-def survey(tables: Iterable[pa.Table], columns: Mapping[str, str], unit: str, name: str) -> Reading:
+def survey(
+    tables: Iterable[pa.Table], columns: Mapping[str, str], unit: str, name: str, licence_names: str | None = None
+) -> Reading:
     """Look at times, labels and ids over all parts of a table. columns: column of the collection → of the table.
     unit: of numbers of times, of TimeUnit. name: of the table, in messages. Raises BadInput for numbers that are no
     plausible times, and for ids that a spreadsheet rounded."""
-    labels: Counter[str] = Counter()
+    labels, licences = Counter[str](), Counter[str]()
     way_out = f"Set collection.time_unit to one of {', '.join(get_args(TimeUnit)[1:])}."
     times = {role: TimeColumn(f"{name}: {role}", unit, way_out) for role in TIME_FAULTS if role in columns}
     row = 1
@@ -53,6 +57,9 @@ def survey(tables: Iterable[pa.Table], columns: Mapping[str, str], unit: str, na
         if "label" in columns:
             counted = pc.value_counts(_text(table[columns["label"]], "label")).to_pylist()
             labels.update({count["values"]: count["counts"] for count in counted if count["values"] is not None})
+        if "licence" in columns and licence_names is None:
+            counted = pc.value_counts(_text(table[columns["licence"]], "licence")).to_pylist()
+            licences.update({c["values"]: c["counts"] for c in counted if c["values"] and c["values"].isdecimal()})
         if "id" in columns:
             _refuse_rounded(_readable(table[columns["id"]]), name, row)
         row += len(table)
@@ -63,8 +70,11 @@ def survey(tables: Iterable[pa.Table], columns: Mapping[str, str], unit: str, na
         for role, bad in unreadable.items()
         if bad.count
     ]
+    if licences:
+        way_out = "if they are Flickr's, set collection.licence_names: flickr; else write names"
+        notes.append(f"licence is a number in {licences.total():,} rows, such as {min(licences)}: {way_out}.")
     notes += cells.alike({label: f"{photos:,} photos" for label, photos in labels.items()})
-    return Reading({role: column.unit for role, column in times.items()}, tuple(notes[:SHOWN]))
+    return Reading({role: column.unit for role, column in times.items()}, tuple(notes[:SHOWN]), licence_names)
 
 
 def records_of(
@@ -107,6 +117,10 @@ def records_of(
             long = pc.fill_null(pc.greater(pc.binary_length(out[name]), LONGEST_TEXT), False)
             fault(np.flatnonzero(np.asarray(long)), "text_too_long")
             out[name] = out[name].to_pylist()
+    if "licence" in out and reading and reading.licence_names:
+        numbered = {str(number): names for number, names in enumerate(FLICKR_LICENCES)}
+        pairs = [numbered.get((text or "").removesuffix(".0"), (text, None)) for text in out["licence"]]
+        out |= dict(zip(("licence", "licence_url"), map(list, zip(*pairs, strict=True)), strict=True))
     named = out["id"] if "id" in columns else out.get("path") or [None] * size
     if "path" in columns:
         out["path"] = [None if path is None else str(in_either_form(root, path).resolve()) for path in out["path"]]

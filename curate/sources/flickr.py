@@ -25,7 +25,7 @@ from driftline.curate.core.outside.http import LARGEST, Client, Policy, Reply, T
 from driftline.curate.core.outside.names import is_count
 from driftline.curate.core.settings import SPEED, Positive, Time
 from driftline.curate.core.times.dates import seconds_of
-from driftline.curate.metadata.columns import LONGEST_RAW
+from driftline.curate.metadata.columns import FLICKR_BEGAN, LONGEST_RAW
 from driftline.curate.metadata.schema import batch_of, rebatch
 from driftline.curate.sources.base import HERE, Source, Workplace
 
@@ -93,7 +93,7 @@ class Flickr(Source):
     """queries an hour"""
     endpoint: str = ENDPOINT
     """address of the API"""
-    records_version: ClassVar[int] = 2
+    records_version: ClassVar[int] = 3
 
     @model_validator(mode="after")
     def _is_not_empty(self) -> Flickr:
@@ -244,7 +244,7 @@ class Flickr(Source):
             "id": str(photo["id"]),
             "row": row,
             "url": sizes[0][0] if sizes else None,
-            "uploaded": uploaded,
+            "uploaded": uploaded if uploaded >= FLICKR_BEGAN else None,
             "taken": None if str(photo.get("datetakenunknown", "0")) == "1" else _taken(photo.get("datetaken")),
             "user": owner,
             "nickname": text_of(photo.get("ownername")),

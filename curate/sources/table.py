@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import IO, TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator
 
@@ -57,6 +57,8 @@ class TableSource(FileSource):
     time_unit: TimeUnit = "auto"
     """what numbers in columns of times are: year, month (201903), day (20190304), excel (days since 1899-12-30), s, ms,
     us or ns since 1970; auto: years of four digits, else the unit by which the largest one is a date"""
+    licence_names: Literal["flickr"] | None = None
+    """flickr: the column of licences has Flickr's numbers, 0 to 10, and photos get their names and addresses"""
     records_version: ClassVar[int] = 3
 
     def own_ids(self) -> bool:
@@ -94,7 +96,7 @@ class TableSource(FileSource):
             with suppress(BadInput):  # which `batches` raises in its place, after the rows before
                 yield from (piece.table for piece in self.pieces(at))
 
-        return survey(tables(), self.columns, self.time_unit, self.path)
+        return survey(tables(), self.columns, self.time_unit, self.path, self.licence_names)
 
 
 class Delimited(TableSource):

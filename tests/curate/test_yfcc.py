@@ -91,6 +91,11 @@ def test_a_bad_line_keeps_its_place_and_its_reason(write_lines: Write, line: str
     assert len(table["raw"][1].as_py()) <= 2000
 
 
+def test_an_upload_before_flickr_is_no_date(write_lines: Write) -> None:
+    lines = [yfcc_line(i, uploaded=t) for i, t in enumerate((18000, -18000, 1_075_593_599, 1_075_593_600))]
+    assert read(write_lines(*lines))["uploaded"].to_pylist() == [None, None, None, 1_075_593_600]
+
+
 def test_bytes_that_are_not_utf8_are_a_fault(tmp_path: Path) -> None:
     path = tmp_path / "dataset"
     path.write_bytes(yfcc_line(1).encode() + b"\n" + yfcc_line(2).encode().replace(b"nino", b"ni\xff\xfeno") + b"\n")
@@ -161,7 +166,7 @@ def _plain_record(line: bytes, width: int) -> tuple[dict[str, Any], str | None]:
     text = {n: unquote_plus(f[i]).replace("\0", "\ufffd") for n, i in (("title", 6), ("nickname", 2), ("camera", 5))}
     raw = {"id": f[0], "url": f[14], "user": f[1], "tags": f[8], "licence": f[15], "page_url": f[13]}
     return {k: v or None for k, v in (text | raw).items()} | {
-        "uploaded": int(f[4]) if f[4] else None,
+        "uploaded": int(f[4]) if f[4] and (int(f[4]) == 0 or int(f[4]) >= 1_075_593_600) else None,
         "taken": taken,
         "media": "video" if f[22] == "1" else "photo",
         "description": unquote_plus(f[7]).replace("\0", "\ufffd") or None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from driftline.curate.core.errors import BadInput, MissingFile
 from driftline.curate.sources.base import HERE, FileSource, Workplace
@@ -24,6 +24,8 @@ class Yfcc(FileSource):
     Of a folder, the `*dataset*` and `*.parquet` files are read in name order; row numbers count records over all files,
     from 0. [Thomee et al. 2016; the SQLite form has the 23 columns under the names of `columns.NAMES`]
     """
+
+    records_version: ClassVar[int] = 2
 
     def inputs(self, at: Workplace = HERE) -> list[Path]:
         """The files, in the order in which they are read."""

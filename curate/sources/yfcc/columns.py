@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from driftline.curate.core.parsing import degrees, integers, local_seconds, plus_decode
-from driftline.curate.metadata.columns import LONGEST_RAW
+from driftline.curate.metadata.columns import FLICKR_BEGAN, LONGEST_RAW
 from driftline.curate.metadata.schema import records_with
 
 # Names as in the SQLite form, in the order of the parts of 2014.
@@ -51,7 +51,7 @@ def records(
         "id": id_,
         "row": pa.array(np.arange(first, first + n)),
         "url": missing(columns["downloadurl"]),
-        "uploaded": seconds,
+        "uploaded": pc.if_else(pc.and_(pc.less(seconds, FLICKR_BEGAN), pc.not_equal(seconds, 0)), None, seconds),
         "taken": local_seconds(columns["datetaken"]),
         "user": missing(columns["uid"]),
         "nickname": missing(plus_decode(columns["unickname"])),
