@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -120,7 +121,12 @@ def ours(
     kinds = ("flip", "crop", "rotate") if augment else ()
     rule = Rule(epochs=10**6, patience=10**6, augment=kinds, normalise=augment, half=half)
     fit = Fit(net, [train], val, Hyper(), rule, 0, compiled=compiled)
-    return lambda: fit.run(fit.epoch + 1) and None
+
+    def epoch() -> None:
+        fit.rule = replace(rule, epochs=fit.epoch + 1)
+        fit.run()
+
+    return epoch
 
 
 def shared() -> float:

@@ -27,7 +27,7 @@ def changed(path: Path, **values: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "file", "words", "way_out"),
     [
-        ("finished", "stages/09_publish/release/release.json", "release HERE --format urls --out OUT", "Run publish"),
+        ("finished", "stages/09_publish/release/release.json", "export HERE --format urls --out OUT", "Run publish"),
         ("finished-stream", "stream.json", "stream show HERE", "Create the stream again"),
         ("finished-rows", "", "report HERE --out OUT", "evaluate again"),
     ],

@@ -67,7 +67,8 @@ def test_a_batch_goes_through_a_real_turkle_into_a_release(small: Context, tmp_p
     site = tmp_path / "site"
     site.mkdir()
     with turkle(site, ["ann", "bob"]) as address, api(address) as admin:
-        project = admin.post("/projects/", json=common | {"html_template": template}).raise_for_status().json()["id"]
+        ours = common | {"filename": "template.html", "html_template": template}
+        project = admin.post("/projects/", json=ours).raise_for_status().json()["id"]
         uploaded = common | {"filename": "batch.csv", "csv_text": rows, "published": True, "project": project}
         batch = admin.post("/batches/", json=uploaded).raise_for_status().json()["id"]
         for name in ("ann", "bob"):

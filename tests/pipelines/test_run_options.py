@@ -71,7 +71,8 @@ def test_from_ingest_reads_photos_again_whose_stamps_are_as_before(tmp_path, mon
 
     document("run", tmp_path, "--until", "ingest")
     with closing(sqlite3.connect(tmp_path / "digests.sqlite")) as base, base:
-        base.execute("UPDATE records SET record = '[1, null, 1, \"another\", null]'")  # as if the files had lied
+        changed = base.execute("UPDATE seen SET value = ? WHERE kind = 'records'", ('[1, null, 1, "another", null]',))
+        assert changed.rowcount, "as if the files had lied"
     Image.new("RGB", (8, 8)).save(tmp_path / "photos" / "new.png")
     document("grow", tmp_path, "--until", "ingest")
     assert cameras() == {"another", None}, "the new photo alone is read"
