@@ -1,4 +1,4 @@
-"""examples/journey.py: the README shows it, and it runs as it is."""
+"""examples/journey.py: the guide to Python shows it, and it runs as it is."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ ROOT = Path(__file__).resolve().parents[1]
 SCRIPT = ROOT / "examples" / "journey.py"
 
 
-def test_the_readme_shows_the_script() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_guide_shows_the_script() -> None:
+    text = (ROOT / "docs" / "guides" / "python.md").read_text(encoding="utf-8")
     shown = text.partition("<!-- python-journey -->\n```python\n")[2].partition("```")[0]
     assert shown == SCRIPT.read_text(encoding="utf-8")
     assert len(shown.splitlines()) <= 15
