@@ -104,7 +104,8 @@ def harder_data(runs: Sequence[Run], control: Control, groups: Array | None) -> 
                 and group[0].about.get("standing") != "bound"
                 and len(draws := draws_of(group, control)["within"]) > 1]  # fmt: skip
     years = years_of(runs[0].about) if learners else None
-    samples = [row.answers.sample for group, _ in learners for row in group[0].rows if row.answers is not None]
+    rows = [row for group, _ in learners for run in group for row in run.rows]  # seeds may test other samples
+    samples = [row.answers.sample for row in rows if row.answers is not None]
     if years is None or not samples:
         return None
     newest = newest_models(~np.isnan(matrix_of(learners[0][0][0])))

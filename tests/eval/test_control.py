@@ -302,6 +302,13 @@ def test_harder_data_is_one_number_beyond_the_control() -> None:
     assert harder_data(results.runs, NO_CONTROL, None) is None
 
 
+def test_harder_data_where_each_seed_tests_other_samples() -> None:
+    stream, settings = planted(8, steps=4, size=1), {"splits": "seeded"}
+    results = evaluate(stream, "clear-iid", "nearest-mean", [0, 1, 2, 3], settings=settings)
+    results = controlled(results, "nearest-mean", settings, control=5)
+    assert harder_data(results.runs, results.control, groups_of(stream)) is not None
+
+
 def test_a_control_of_other_sides_is_another_one(tmp_path: Path) -> None:
     stream, how = planted(8, steps=4, size=1), {"control": 5, "out": tmp_path}
     for settings in ({}, {"splits": "seeded"}):
