@@ -36,8 +36,13 @@ def labelled(part: Part) -> dict[int, Result]:
 
 
 def range_of(values: Sequence[float], digits: int) -> str:
-    """The least and the most of shares, in points; one number if they are equal in print."""
-    low, high = (f"{100 * end:.{digits}f}".replace("-", "−") for end in (min(values), max(values)))
+    """The least and the most of shares, in points; one number if they are equal in print.
+
+    >>> range_of([-0.0004, 0.021], 1)
+    '0.0 to 2.1'
+    """
+    ends = (round(100 * end, digits) + 0.0 for end in (min(values), max(values)))  # no negative zero
+    low, high = (f"{end:.{digits}f}".replace("-", "−") for end in ends)
     return low if low == high else f"{low} to {high}"
 
 

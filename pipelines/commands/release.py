@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from driftline.curate.core.errors import BadConfig, DriftlineError
+from driftline.curate.core.errors import BadConfig, DriftlineError, MissingFile
 from driftline.pipelines.cli.action import Shown, action
 from driftline.pipelines.cli.common import admit, counts_text
 from driftline.pipelines.cli.listing import completion
@@ -55,6 +55,8 @@ def export(
     is_stream = (source / "stream.json").is_file()
     if not names:
         raise BadConfig("--format is empty.", "Expected a name.")
+    if not source.exists():
+        raise MissingFile(f"There is no {source}.", "Expected a release, the run that published it, or a stream.")
     if is_stream and (to or strict):
         raise BadConfig(f"--to or --strict was given, and {source} is a stream.", "Expected a release.")
     check_target(to, names)

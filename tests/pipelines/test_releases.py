@@ -16,8 +16,9 @@ import pytest
 from PIL import Image
 from support.helpers import photo_config
 
+import driftline as dl
 from driftline.curate.core.atomic_io import read_json, write_text
-from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, IntegrityError, Shortage
+from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, IntegrityError, MissingFile, Shortage
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.images.shards import read_tar
@@ -333,6 +334,10 @@ class TestHurt:
         os.utime(shard, ns=(before.st_atime_ns, before.st_mtime_ns))  # a disk's fault: a run sees that a file is newer
         with pytest.raises(DriftlineError, match=r"00000\.tar"):
             run(context)
+
+    def test_a_place_that_is_not_there_is_said_before_its_formats(self, tmp_path: Path) -> None:
+        with pytest.raises(MissingFile, match="There is no .*nowhere. Expected a release, the run"):
+            dl.export(tmp_path / "nowhere", format="arrays", out=tmp_path / "out")
 
     def test_a_file_that_does_not_belong_to_the_release_is_named(self, folder: Path, tmp_path: Path) -> None:
         release = published(folder)
