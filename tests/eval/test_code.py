@@ -204,7 +204,7 @@ def test_code_of_ours_and_of_installed_packages_has_a_version() -> None:
 
 def test_code_of_a_cell_is_run_again_each_time_and_said(tmp_path: Path) -> None:
     space: dict[str, Any] = {"__name__": "a_cell"}
-    exec(OWN.format(helper="math").replace("import ANSWER", "import pi as ANSWER"), space)
+    exec(OWN.format(helper="stat").replace("import ANSWER", "import ST_INO as ANSWER"), space)
     kind = space["Constant"]
     with pytest.raises(Untold, match=r"a_cell\.Constant"):
         code_of(kind)

@@ -29,6 +29,7 @@ import pyarrow.compute as pc
 
 from driftline.curate.core.atomic_io import TEMPORARY
 from driftline.curate.core.errors import BadInput, DriftlineError
+from driftline.curate.core.outside.names import is_count
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.foreign.cells import NOTHING
 from driftline.curate.foreign.delimited import csv_rows
@@ -240,7 +241,7 @@ def _annotations(lines: Sequence[Line]) -> Iterator[Version]:
             yield version
             continue
         exported.setdefault(annotation, []).append(version)
-        if worker.removeprefix(LABEL_STUDIO).isdigit():
+        if is_count(worker.removeprefix(LABEL_STUDIO)):
             of_number.setdefault((annotation[0], worker), []).append(version)
     for versions in of_number.values():
         _refuse_two_people(versions)
@@ -251,7 +252,7 @@ def _annotations(lines: Sequence[Line]) -> Iterator[Version]:
 
     for versions in exported.values():
         first, *others = sorted({person(version.worker) for version in versions})
-        if len({v.worker for v in versions if v.worker.removeprefix(LABEL_STUDIO).isdigit()}) < 2:
+        if len({v.worker for v in versions if is_count(v.worker.removeprefix(LABEL_STUDIO))}) < 2:
             alias |= dict.fromkeys(others, first)
     newest: dict[tuple[Any, str], Version] = {}
     for version in chain.from_iterable(exported.values()):
