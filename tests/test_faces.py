@@ -36,6 +36,17 @@ FACES = sorted(
 )
 
 
+TREE = """demo doctor init list models_get models_train plan run status trace browse annotate batch grow heal withdraw
+forget export audit compare stream_from-release stream_from-arrays stream_from-table stream_from-clear stream_from-hub
+stream_from-folder-by-time stream_from-tic stream_from-wilds stream_from-wild-time stream_from-dataset
+stream_from-baseline stream_compose stream_show stream_measure stream_encode eval report reproduce age submit verify
+leaderboard"""
+
+
+def test_the_command_tree() -> None:
+    assert set(COMMANDS) == {words.replace("_", " ") for words in TREE.split()}
+
+
 def declared(face: str) -> dict[str, tuple[str, str]]:
     """Public name → (module, attribute), as the face's TYPE_CHECKING block imports it."""
     source = Path(str(importlib.import_module(face).__file__)).read_text(encoding="utf-8")
