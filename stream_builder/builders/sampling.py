@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from driftline.curate.core.errors import BadConfig, IncompatibleStream, Shortage
+from driftline.curate.core.errors import BadConfig, BadInput, IncompatibleStream, Shortage
 from driftline.curate.core.seeding import rng_for
 from driftline.stream_builder.datasets import Dataset, Samples
 from driftline.stream_builder.shifts.base import Shares, Shift
@@ -251,8 +251,15 @@ def draw_oracle(
 
 
 def published_draws(dataset: Dataset, sizes: Sequence[int], test_size: int) -> list[dict[str, Array]] | None:
-    """The paper's draws as positions: train and val of each step, then test; None without draws for these sizes."""
+    """The paper's draws as positions: train and val of each step, then test; None without draws for these sizes.
+
+    Raises BadInput if a step has training draws and no validation draws.
+    """
     draws, last = dataset.draws, len(sizes) - 1
+    for name in (f"t{t}_valid" for t in range(len(sizes))):
+        if name not in draws and name.replace("valid", "train") in draws:
+            expected = "Expected both of each step, as in the published file."
+            raise BadInput(f"The published draws of {dataset.name} have no {name}.", expected)
     if any(f"t{t}_train" not in draws for t in range(len(sizes))) or f"t{last}_test" not in draws:
         return None
     published_sizes = [len(draws[f"t{t}_train"]) + len(draws[f"t{t}_valid"]) for t in range(len(sizes))]

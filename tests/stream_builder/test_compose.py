@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support.helpers import numbers
 
-from driftline.curate.core.errors import BadArray, BadConfig, IncompatibleStream, IntegrityError, Shortage
+from driftline.curate.core.errors import BadArray, BadConfig, BadInput, IncompatibleStream, IntegrityError, Shortage
 from driftline.curate.core.seeding import rng_for
 from driftline.stream_builder.builders.sampling import Composition
 from driftline.stream_builder.builders.shift_sequence import compose
@@ -85,6 +85,12 @@ class TestPublishedDraws:
         made = compose(self.published(), "C", self.SIZES, 4, 0)
         assert (made.facts["draws"], made.facts["overlap"]) == ("own", "disjoint")
         assert made.facts["shared"] == {"final_validation_in_earlier_training": 0, "images_in_several_steps": 0}
+
+    def test_half_of_them_is_said(self) -> None:
+        half = self.published()
+        half = replace(half, draws={name: rows for name, rows in half.draws.items() if name != "t1_valid"})
+        with pytest.raises(BadInput, match="published draws of .* have no t1_valid. Expected both of each step"):
+            compose(half, "C", self.SIZES, 4, 0, Composition(fidelity="paper-code"))
 
     def test_clean_streams_take_them_by_name(self) -> None:
         made = compose(self.published(), "C", self.SIZES, 4, 0, Composition(draws="published"))
