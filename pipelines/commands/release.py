@@ -55,12 +55,12 @@ def export(
     is_stream = (source / "stream.json").is_file()
     if not names:
         raise BadConfig("--format is empty.", "Expected a name.")
-    if not source.exists():
-        raise MissingFile(f"There is no {source}.", "Expected a release, the run that published it, or a stream.")
     if is_stream and (to or strict):
         raise BadConfig(f"--to or --strict was given, and {source} is a stream.", "Expected a release.")
     check_target(to, names)
     guarded_out(place)
+    if not source.exists():
+        raise MissingFile(f"There is no {source}.", "Expected a release, the run that published it, or a stream.")
     exporters = {name: (of_stream if is_stream else of_release).EXPORTS.resolve(name) for name in names}
     opened = _opened_stream(source) if is_stream else _opened_release(source, strict)
     filled = refill_all({place / name: partial(exporter, opened) for name, exporter in exporters.items()})
