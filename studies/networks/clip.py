@@ -1,4 +1,4 @@
-"""Train the small CLIP model of the demo: `python examples/networks/clip.py [OUT]` (3 minutes, two cores).
+"""Train the small CLIP model of the demo: `python studies/networks/clip.py [OUT]` (3 minutes, two cores).
 
 The training photos and captions come from a photo world with another seed, so that they contain no photo of the demo.
 Most are of the early years: like every model, it is used on photos that are newer than its training data.

@@ -1,4 +1,4 @@
-"""Train the network whose features the demo evaluates: `python examples/networks/early.py [OUT]`.
+"""Train the network whose features the demo evaluates: `python studies/networks/early.py [OUT]`.
 
 It takes some minutes on two cores.
 
