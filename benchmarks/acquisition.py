@@ -5,8 +5,6 @@ fetch (images of 60 kB over loopback). Every ratio is taken within one run, vari
 child processes. One JSON line a part.
 """
 
-from __future__ import annotations
-
 import argparse
 import bz2
 import json

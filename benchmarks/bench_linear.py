@@ -6,8 +6,6 @@ interleaved, median of three after two rounds that do not count: a loop's first 
 times as much (its batches are fresh pages until the allocator keeps them), which would flatter ours. One JSON line.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 import time

@@ -7,8 +7,6 @@ thread, same data, same run, medians of CPU seconds. One JSON line a method, wit
 Avalanche costs is part of its figure; beside Naive is a tuned loop in plain torch (see bench_linear.py).
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import logging

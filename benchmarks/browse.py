@@ -6,8 +6,6 @@ The metadata, vectors (64 wide) and reasons are made; all shards hold the same t
 what one client waits for on loopback, pictures included; `processor` is the time of all cores; one JSON line.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

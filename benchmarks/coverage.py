@@ -13,8 +13,6 @@ variance is the seed's, half that of each model. Clusters are uploaders with 5 p
 of their difficulty.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

@@ -10,8 +10,6 @@ share: images a second, of the bare model's. share_by_cpu (CPU only): the same f
 the busier of the two threads: other programs do not disturb it.
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import json

@@ -15,8 +15,6 @@ Wall seconds. What is constant (imports, start of CUDA, evaluation) is left out:
 epochs, and their difference counts. One JSON line a part.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

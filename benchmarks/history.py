@@ -5,8 +5,6 @@ measured on. A line of history.jsonl is one benchmark: date, commit, machine (se
 seconds, exit, ratios.
 """
 
-from __future__ import annotations
-
 import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence

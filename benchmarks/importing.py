@@ -9,8 +9,6 @@ labels, and the images in one file a shard), and against pyarrow doing the same;
 of four interleaved runs. plan: the plan of an upload.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -7,8 +7,6 @@ With --forked a run starts as a fork of a process that has its imports: three se
 import. Prints one JSON line. `make test` does the same with fewer kills.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

@@ -13,8 +13,6 @@ a step, and copies of the whole stream. What does not grow with either (weights,
 neither.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import json

@@ -8,8 +8,6 @@ within so many bits, which are false unless the collection has copies itself; pe
 `copies_by_hash`, up to 8 bits.
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import json

@@ -14,8 +14,6 @@ argpartition, in blocks of 256. Beside them what searches sample by sample: fais
 differ. One thread, all sides warm, medians or the best of interleaved runs, CPU seconds.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

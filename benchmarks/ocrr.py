@@ -12,8 +12,6 @@ topk, and `faiss.knn`, each for all vectors anew. The ledger: entries of
 acknowledged entry may be lost. Scale: `driftline.eval.protocols.ocrr.scale_study`.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

@@ -2,8 +2,6 @@
 entry as JSON and its SHA-256 [spec of OCRR, sections 2 and 3]. Written from the description, not a copy of its code.
 """
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import json

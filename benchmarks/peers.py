@@ -1,8 +1,6 @@
 """What the benchmarks of the engine compare with: a tutorial's loop, a tuned one, products of square matrices, older
 processors."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

@@ -7,8 +7,6 @@ no shuffled keys, no state on disk. Goal: at least 90 % of its images per second
 torchvision, an image at a time, as MoCo's reference code makes them.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

@@ -6,8 +6,6 @@ Every figure is a ratio to a peer or a limit measured in the same run; one JSON 
 CLEAR bucket (713,626 × 1,024). Vectors are made (clustered, unit length) and removed again.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import json

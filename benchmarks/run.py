@@ -10,8 +10,6 @@ name is asked only of a processor that has it. --avx2 holds torch, NumPy, faiss 
 processor measures what users of an older one get.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -8,8 +8,6 @@ way, which is counted in parts: its epoch (float32, four evaluation passes) agai
 methods share. Beside them, what the reference took itself, on another machine.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Callable

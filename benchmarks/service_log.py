@@ -10,8 +10,6 @@ version only. Clusters are 20 customers that differ among themselves and from mo
 days on average.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import multiprocessing

@@ -6,8 +6,6 @@ Rows and outcomes are written as an evaluation writes them, with answers drawn a
 alone. Goals: at most 30 s and 30 MB, and the first picture of its first page within 2 s in a browser.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import tempfile

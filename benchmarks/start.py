@@ -6,8 +6,6 @@ Each in a process of its own, in CPU seconds, which other programs disturb less 
 rounds counts, beside the interpreter's own start. One JSON line.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

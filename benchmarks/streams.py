@@ -5,8 +5,6 @@
 One JSON line a part; every figure is a ratio to a peer or a limit in the same run.
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import json

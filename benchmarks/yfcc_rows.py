@@ -5,8 +5,6 @@ empty, 41 % of tags, 16 % of cameras, 86 % of positions; text plus-encoded; ids 
 shrinks it some 3.2 times, as it does the real file (49 to about 15 GB).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from urllib.parse import quote_plus
 

@@ -1,7 +1,5 @@
 """The manual as HTML: `make docs`. Pages are Markdown files; six of the reference come from code and records."""
 
-from __future__ import annotations
-
 import gc
 import runpy
 from importlib import import_module

@@ -1,7 +1,5 @@
 """The manual's page of learners: every learner of driftline with its family, source, needs, cost, protocols and use."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, get_args
 

@@ -1,7 +1,5 @@
 """The reference of the run file, made from the settings themselves: `docs/conf.py` writes it into the manual."""
 
-from __future__ import annotations
-
 import inspect
 import json
 from collections.abc import Iterable, Mapping

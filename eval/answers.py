@@ -1,7 +1,5 @@
 """Answers of a learner to test samples, with how sure they are: derived from what it gives, checked, counted."""
 
-from __future__ import annotations
-
 import time
 from functools import cache
 from typing import Any

@@ -4,8 +4,6 @@ A file of torch.save, read with weights_only: reading it never runs code of the 
 the new run has itself, or of our own that hold nothing but data.
 """
 
-from __future__ import annotations
-
 import importlib
 import io
 import pickle

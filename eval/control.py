@@ -4,8 +4,6 @@ The control of a stream is K draws of permuted times, each an ordinary run below
 k mod S of the S seeds. What it says of ageing is in `driftline.eval.scoring.net`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace

@@ -1,7 +1,5 @@
 """Task and Learner: what every method under every protocol is."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass

@@ -1,7 +1,5 @@
 """Results as JSON has them."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import fields, is_dataclass
 from typing import Any

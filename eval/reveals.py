@@ -1,7 +1,5 @@
 """When labels are shown: the one order in which protocols reveal labels that come later than their samples."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -146,8 +146,9 @@ def schema() -> pa.Schema:
     """The columns of `rows.parquet`, with their types."""
     import pyarrow as pa
 
-    kinds = {"str": pa.string(), "int": pa.int64(), "float": pa.float64(), "Sequence[int]": pa.list_(pa.int64())}
-    return pa.schema([(f.name, kinds[str(f.type)]) for f in fields(Row) if f.name in FIELDS])
+    kinds: dict[object, pa.DataType]
+    kinds = {str: pa.string(), int: pa.int64(), float: pa.float64(), Sequence[int]: pa.list_(pa.int64())}
+    return pa.schema([(f.name, kinds[f.type]) for f in fields(Row) if f.name in FIELDS])
 
 
 def folder_name(name: str) -> str:

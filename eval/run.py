@@ -1,7 +1,5 @@
 """protocol × learner × seed → rows → the scores of `driftline eval --json`."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress

@@ -4,8 +4,6 @@ A visit is all samples of one group (uploader, near copies) in one step, on one 
 ageing where they stay for several steps; single samples would part what belongs together.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property

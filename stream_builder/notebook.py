@@ -1,7 +1,5 @@
 """A stream as HTML for notebooks: steps, sizes, drift, and an image of each class."""
 
-from __future__ import annotations
-
 import io
 from typing import Any
 

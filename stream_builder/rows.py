@@ -1,7 +1,5 @@
 """Labelled samples with dates → a stream: every source fills `Rows`, and `cut` makes steps and splits of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal

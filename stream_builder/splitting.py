@@ -1,7 +1,5 @@
 """Which samples are test samples, so that none shares an uploader or is a near copy of a training sample."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -9,8 +9,6 @@
 Arrays are memory-mapped, so opening takes the same time for a thousand samples and for 39 million.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Equal times: whether a stream's order is one of time, and how much of it is a draw."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Checks of arrays before they become a stream: learners must be able to train on them."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from driftline.curate.core.errors import BadArray

@@ -13,8 +13,6 @@ the working directory:
         --public-value driftline --out eval/leaderboard/baselines/leaderboard.md
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import zipfile

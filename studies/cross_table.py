@@ -12,8 +12,6 @@ In two respects Avalanche 0.6 is put right to what it was in CLEAR's runs (0.1):
 which is the live weights on a CPU, so that it would be plain finetuning; and every step starts without momentum.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import logging

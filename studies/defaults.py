@@ -12,8 +12,6 @@ two learning rates, the α of its reservoirs, and a tenth, once and ten times th
 it.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence

@@ -8,8 +8,6 @@ each, so that no class comes back; findings/banking77: the same in one step, in 
 findings/clinc150: CLINC150's, with the queries of no class (`oos`) as a class. They need DATA/intent/*_minilm.npz.
 """
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import replace
 from pathlib import Path

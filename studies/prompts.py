@@ -8,8 +8,6 @@ which three fifths train another model; that is far too few, and the figures sho
 which docs/guides/prompts.md has the means.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import hashlib

@@ -1,7 +1,5 @@
 """Shared helpers: a small journey that several tests look at, the real data, and hand-made inputs."""
 
-from __future__ import annotations
-
 import fcntl
 import gc
 import multiprocessing

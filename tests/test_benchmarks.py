@@ -1,7 +1,5 @@
 """The runner of all benchmarks, on a folder of made ones."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

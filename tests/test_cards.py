@@ -1,7 +1,5 @@
 """The cards in `data_cards/` have no missing sections."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

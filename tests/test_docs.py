@@ -1,8 +1,6 @@
 """Documentation cannot drift: every command and Python block of README and docs is executed, every option, command and
 setting in prose exists, every registered name is documented."""
 
-from __future__ import annotations
-
 import re
 import runpy
 import shlex

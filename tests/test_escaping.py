@@ -1,7 +1,5 @@
 """Names from outside in every kind of file that another program interprets."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -1,7 +1,5 @@
 """What another release of driftline wrote is refused by one sentence: what it is, what is read, what to do."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from pathlib import Path

@@ -1,8 +1,6 @@
 """The house keeps its shape: no circle of imports, functions of a size, one place for each hazard, and a small twin for
 each test that needs shared data."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator, Mapping
 from pathlib import Path

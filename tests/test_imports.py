@@ -1,7 +1,5 @@
 """Imports run downhill: pipelines → eval → stream_builder → curate, through two doors, and siblings never meet."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys

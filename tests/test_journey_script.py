@@ -1,7 +1,5 @@
 """examples/journey.py: the guide to Python shows it, and it runs as it is."""
 
-from __future__ import annotations
-
 import runpy
 import shutil
 from pathlib import Path

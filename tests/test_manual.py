@@ -1,7 +1,5 @@
 """The manual builds without a warning, and its reference holds every command and every public name."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The table of `make mutants` fits the source; its runner tells a line that tests see from one that they do not."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The notebooks of examples/: six scripts, and what Colab opens is made of them (test_wheel.py runs them)."""
 
-from __future__ import annotations
-
 import json
 import runpy
 from pathlib import Path

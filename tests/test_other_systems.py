@@ -1,7 +1,5 @@
 """What Linux or POSIX has and Windows has not is called in one room, which says so where it cannot work."""
 
-from __future__ import annotations
-
 import ast
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Workflows: they parse, name what exists, and pin what they run."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The protocol and the module of the guides do what they say."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Real pictures, the whole way: the USDA watercolours become a benchmark whose matrix shows their drift."""
 
-from __future__ import annotations
-
 import csv
 import json
 import subprocess

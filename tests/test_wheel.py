@@ -4,8 +4,6 @@ no network, no compiler, and may write neither into the packages nor into a home
 The libraries are those of this environment. `make pythons` (tests/support/pythons.py) does the same, and the demos at
 their full size, in a fresh environment that is made by the lock with every Python at hand, without network."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

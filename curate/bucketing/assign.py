@@ -15,8 +15,6 @@ A time may be an interval: a year, a day. A photo is in a bucket only if its who
 Upload times are UTC. Capture times are those of the camera's clock, in an unknown time zone; buckets never use them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Frozen buckets of a collection that grows: they keep their borders and members, and later photos open new ones."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

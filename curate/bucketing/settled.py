@@ -1,7 +1,5 @@
 """Dates that a person settled: a table beside the run, never in a photo."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Mapping
 from pathlib import Path

@@ -4,8 +4,6 @@ Every error that driftline raises on purpose derives from `DriftlineError`; the 
 paragraph without a traceback.
 """
 
-from __future__ import annotations
-
 import difflib
 import errno
 import os

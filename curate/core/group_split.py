@@ -14,8 +14,6 @@ whatever its size, and each bucket, class and cell (bucket × class) has about i
 Compared with eight other ways in the lab book (25 November 2026).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

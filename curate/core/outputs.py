@@ -1,7 +1,5 @@
 """Folders that commands write: what driftline did not write there is never replaced, and nothing outdated stays."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

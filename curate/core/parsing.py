@@ -1,7 +1,5 @@
 """Arrow columns: rows of some columns, and fast parsing of whole text columns (percent-decoding, numbers, times)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import unquote_plus

@@ -5,8 +5,6 @@ A name is registered by one line in a registry of driftline, or by an entry poin
 in data files are looked up only, so that a file from somebody else never makes driftline import a module.
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import os

@@ -3,8 +3,6 @@
 On a terminal progress is a bar with the remaining time, elsewhere a plain line every ten seconds.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

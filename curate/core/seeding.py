@@ -1,7 +1,5 @@
 """Randomness derived from a seed and names, so that results do not depend on the number of workers or on file order."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence

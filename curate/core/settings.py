@@ -4,8 +4,6 @@ A setting is declared once, as a field of a `Section` beside the code that uses 
 docstring below the field. The run file, `--set`, presets, fingerprints, error messages and the manual read it there.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import types

@@ -1,7 +1,5 @@
 """Vectors of length 1, and texts → vectors of hashed character n-gram counts: no model, the same on every machine."""
 
-from __future__ import annotations
-
 import unicodedata
 import zlib
 from collections.abc import Sequence

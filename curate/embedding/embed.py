@@ -5,8 +5,6 @@ order, so that clip-retrieval's tools read our vectors and we read theirs. The m
 exists, the vectors are complete.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,8 +1,6 @@
 """Features of a release's images by any encoder, as input of learners; and what a store knows of images: it is used
 before anything is computed, and it takes what was computed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Imports vectors that were computed elsewhere, in clip-retrieval's folder layout, for the images of a run."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """Image backbones for evaluation features, as in CLEAR's supplement: any timm model; ImageNet, MoCo v2 or BYOL
 weights."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Callable, Mapping
 from functools import partial

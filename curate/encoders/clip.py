@@ -1,7 +1,5 @@
 """CLIP models of open_clip, with weights from a hub tag, a checkpoint file or a local folder."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The shared part of encoders with a torch network: device, precision, normalisation on the device."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ A claim is an upper bound: nothing in the data is newer, because the data or the
 no source is "unknown".
 """
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Mapping

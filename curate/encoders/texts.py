@@ -1,7 +1,5 @@
 """Encoders of texts alone: n-grams, models of sentence-transformers, and vectors that were computed elsewhere."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Sequence
 from importlib.util import find_spec

@@ -3,8 +3,6 @@
 Nothing here imports torch, so that a missing model is said at once.
 """
 
-from __future__ import annotations
-
 import csv
 import os
 import shutil

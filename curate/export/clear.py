@@ -7,8 +7,6 @@ protocol on features, Avalanche 0.6.0 needs the four lines in `docs/studies/aval
 lists of tensors instead of tensors.
 """
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Hugging Face: Parquet with Image and ClassLabel columns, one split per bucket, card, Croissant, checksums."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -4,8 +4,6 @@
 word: the README names the splits, which `load_dataset` then follows.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """URLs without image bytes, for collections whose images must not be redistributed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from driftline.curate.core.atomic_io import write_json, write_parquet

@@ -1,8 +1,6 @@
 """WebDataset tars with the data card, for `webdataset`; Hugging Face `datasets` reads them if all pictures have one
 format, else export `huggingface`."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

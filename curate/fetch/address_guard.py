@@ -4,8 +4,6 @@ The decision is made about the IP address to which a connection is opened, at th
 spelling of a host, no name, no redirect and no second DNS answer passes it.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import socket
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """Addresses → answers, in rounds: a temporary failure is asked for again."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import Callable, Iterable, Mapping

@@ -4,8 +4,6 @@
 is a process because img2dataset's imports cost seconds, and because its threads must not outlive a killed parent.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

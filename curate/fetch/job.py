@@ -1,7 +1,5 @@
 """What one shard is to fetch, and where: plain data, which is sent to workers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

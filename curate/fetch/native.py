@@ -1,7 +1,5 @@
 """The native downloader: one event loop, kept connections, original bytes, limits over all of an answer."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import re

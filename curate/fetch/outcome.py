@@ -1,7 +1,5 @@
 """The outcome of one download, and how answers of servers are read."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from driftline.curate.store import NETWORK_REASONS as NETWORK_REASONS

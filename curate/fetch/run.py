@@ -4,8 +4,6 @@ A manifest fixes which rows make which shard; shards are fetched anywhere, in an
 shard's index marks it as done. Two downloaders share everything else: `native` (asyncio) and `img2dataset`.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Settings of fetch, and the addresses of mirrors."""
 
-from __future__ import annotations
-
 import hashlib
 from typing import Annotated, Literal
 

@@ -1,7 +1,5 @@
 """One shard: every row becomes exactly one image, or is dropped with one reason; the same on every worker."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

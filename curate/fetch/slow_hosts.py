@@ -3,8 +3,6 @@
 The pass has shards like others, whose records then take the places of these rows: a kill costs a shard at most.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import Counter

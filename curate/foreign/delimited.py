@@ -1,7 +1,5 @@
 """Rows of CSV and TSV files: each line of the file is in a row or in a fault, and a quote costs its own line only."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections import Counter, deque

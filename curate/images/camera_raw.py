@@ -1,7 +1,5 @@
 """RAW files of cameras: stored is the JPEG preview that the camera put into the file; nothing is developed."""
 
-from __future__ import annotations
-
 import io
 import warnings
 from typing import Any

@@ -3,8 +3,6 @@
 An image's record joins the steps in their order, such as "re-encoded from AVIF as JPEG; metadata removed".
 """
 
-from __future__ import annotations
-
 from driftline.curate.core.outside.images import OPAQUE, PROFILE, TURNED
 
 NONE = "none"  # published are the bytes that were fetched

@@ -1,7 +1,5 @@
 """Checks of downloaded image bytes: a complete image in a known format, of a permitted size."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass, replace
 from typing import Annotated

@@ -1,7 +1,5 @@
 """Every file below a folder, once: photos by their first bytes, companions of photos by kind, and what is no photo."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Images on this machine: files, and cells of Parquet and Arrow files (`FILE#COLUMN#ROW`)."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator

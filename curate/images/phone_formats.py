@@ -4,8 +4,6 @@ HEIC, AVIF, JPEG XL and JPEG 2000 are converted to JPEG when they are fetched, b
 Other files are stored as they came, and get their plain form when they are published or sent to people.
 """
 
-from __future__ import annotations
-
 import io
 from contextlib import suppress
 from typing import Any

@@ -4,8 +4,6 @@ Members are in record order, in ustar format with time 0 and owner 0. The index 
 the shard is complete.
 """
 
-from __future__ import annotations
-
 import tarfile
 from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager

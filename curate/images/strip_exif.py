@@ -5,8 +5,6 @@ how the image looks stays: colour profiles, Adobe's marker, animation and orient
 after the end go. Other formats become PNG.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 import warnings

@@ -1,7 +1,5 @@
 """Dates to doubt: of clocks that were reset, many on the first hour of a year; and dates that contradict others."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """Tables whose columns the user names: columns of Arrow → records of the column contract, or a fault in their place."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The columns of the metadata table and its ids, without pyarrow: settings are checked by them (see `schema`)."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Mapping, Sequence

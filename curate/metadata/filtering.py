@@ -4,8 +4,6 @@ Each part gets marks: the reason for each row by itself. DuckDB finds, in all ma
 too often, in metadata order; then each part is written. Finished parts are not done again.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections import Counter
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ the order of `filters()`; CLEAR's own come first [CLEAR, supplement 1; yfcc_down
 table (an id that occurs twice, a user with many photos) are in `filtering.py`.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable, Sequence

@@ -5,8 +5,6 @@ has it in every folder, and the same inputs give the same bytes: a random secret
 dictionary of names breaks a digest without one. A list beside the run keeps which of several equal files got which id.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path

@@ -20,8 +20,6 @@ Every source yields these columns; every stage reads them. Missing is null, neve
 | extra | string | a JSON object of what else the source knows (folder: where the date is from) |
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Photos that their owners withdrew: lists beside a run and beside a store, which every later command obeys."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Sequence
 from datetime import date

@@ -8,8 +8,6 @@ moco.py     two encoders, a queue, the loss      train.py   training: resume, pr
 A new recipe is one `Recipe` object and one line in `RECIPES`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from driftline.curate.core.errors import BadConfig

@@ -1,7 +1,5 @@
 """Images with texts of a run: what a small CLIP is trained on, and how well it finds those that were held out."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

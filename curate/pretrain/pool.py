@@ -3,8 +3,6 @@
 `gather` makes one array of them: decoded once, equally large, without copies.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping

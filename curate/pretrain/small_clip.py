@@ -3,8 +3,6 @@
 The result is a folder for open_clip (`open_clip_config.json` and float16 weights): set `embed.model` to it.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path

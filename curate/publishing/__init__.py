@@ -5,8 +5,6 @@ visible at the very end: a reader sees the old version or the complete new one. 
 line in `PUBLISHERS`.
 """
 
-from __future__ import annotations
-
 from typing import Protocol
 
 from driftline.curate.core.registry import Registry

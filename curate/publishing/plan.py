@@ -1,7 +1,5 @@
 """What an upload consists of: the files of a folder with their sizes and checksums, known before anything is sent."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`s3:BUCKET/PREFIX`: each version in a folder of its own; SHA256SUMS is written last and marks it as complete."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from driftline.curate.core.errors import BadConfig, Unfinished, reason

@@ -1,7 +1,5 @@
 """The sections of a data card that a person writes: paragraphs that begin with a bold title."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ An image is not published if its owner withdrew it, if no licence permits it, or
 near copy.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The outputs of a run's stages from which a release is made."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Verdicts and images of a run → a release: permitted images, selection, splits, tars, features, card."""
 
-from __future__ import annotations
-
 import shutil
 from collections import Counter
 from collections.abc import Collection as Names

@@ -5,8 +5,6 @@ CONTEXT). Facts come from `release.json` and the sections of the judgement file;
 mlcroissant 1.1.1 reads 1.1, but not `excludes` and no FileSet in a FileSet.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

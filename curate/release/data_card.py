@@ -1,7 +1,5 @@
 """The data card of a release: facts from `release.json`, other sections from the judgement file."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The schema of release.json and of metadata.parquet, which are checked before anything in them is used."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any

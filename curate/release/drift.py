@@ -1,7 +1,5 @@
 """Drift of a release: nearest class means of one bucket, tested on the others."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -4,8 +4,6 @@ Terms of use (ODRL 2.2 with the actions of ccREL, and DUO, as in Croissant 1.1) 
 licences alone, from their address; every other licence is named, without terms.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

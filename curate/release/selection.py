@@ -1,7 +1,5 @@
 """Which accepted images a release contains, and on which side of each split they are."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Mapping, Sequence
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """Packed images → a release: metadata, features, card, Croissant, attribution, changes, and last the checksums."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path

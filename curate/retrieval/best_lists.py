@@ -4,8 +4,6 @@ A row enters with a lower bound of its score (a float32 product less its roundin
 cannot be among the best k any more is dropped; of rows with equal exact scores those with the first ids stay.
 """
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator

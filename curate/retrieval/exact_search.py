@@ -4,8 +4,6 @@ The result does not depend on the number of threads or machines: float32 product
 the best within their rounding error, and these are scored again in float64. Equal scores are ordered by id.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass

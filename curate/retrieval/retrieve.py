@@ -1,7 +1,5 @@
 """Vectors of a run, and its concepts → candidates of every labelled bucket."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Collection as Names

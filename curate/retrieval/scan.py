@@ -5,8 +5,6 @@ float64 while the block is in memory; what stays against expectation is read onc
 shuffled order, so that the share read says how far the lists are whatever the files are sorted by.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field

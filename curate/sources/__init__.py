@@ -4,8 +4,6 @@ A new source is one file here, with a class derived from `base.Source`, and one 
 own it is an entry point in the group `driftline.sources`.
 """
 
-from __future__ import annotations
-
 from driftline.curate.core.registry import Registry
 
 SOURCES = Registry(

@@ -5,8 +5,6 @@ that no photo is stored twice on one disk. A file is linked before the index nam
 names is the worst that is left, and `gc` removes it.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import re

@@ -1,7 +1,5 @@
 """Photos in a store: by address what a server gave and when, by SHA-256 where the bytes are."""
 
-from __future__ import annotations
-
 import hashlib
 import time
 from collections.abc import Iterable, Iterator, Sequence

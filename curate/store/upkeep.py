@@ -1,7 +1,5 @@
 """Whether every byte of a store is what it says, and what no run needs any more."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any

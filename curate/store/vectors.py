@@ -1,7 +1,5 @@
 """Vectors and perceptual hashes in a store, by the SHA-256 of an image and the fingerprint of the encoder."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ A judge is a vision-language model behind an OpenAI-compatible address, whose an
 the image and the question, so that none is paid twice; or the run's encoder with its prompts (CLIP zero-shot).
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import math

@@ -1,7 +1,5 @@
 """Flips, crops and small rotations of a whole batch at once, as one gather of pixels on the images' device."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

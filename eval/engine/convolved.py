@@ -3,8 +3,6 @@
 The sums are the same: a 3 × 3 kernel on an image of one pixel has one tap on it; the gradient of the others is zero.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

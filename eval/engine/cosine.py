@@ -1,7 +1,5 @@
 """A classifier on angles as the last layer of a network, so that the whole network is trained with it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -5,8 +5,6 @@ weights, and augmentation of images.
 `DRIFTLINE_KERNEL=off`, and for layers that torch multiplies as fast (`suits`). Tests compare the two.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 from collections.abc import Iterable, Sequence

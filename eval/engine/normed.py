@@ -4,8 +4,6 @@ Torch's own takes a third of the time of a small network's update in bfloat16 on
 statistics; tests compare C and torch.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

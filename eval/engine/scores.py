@@ -1,8 +1,6 @@
 """Softmax probabilities of a network's scores, and small types for answers, in NumPy: on few numbers a call costs a
 third of torch's."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

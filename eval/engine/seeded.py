@@ -1,7 +1,5 @@
 """Torch's generator, seeded from a generator of numpy."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

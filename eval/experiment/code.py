@@ -5,8 +5,6 @@ imports, the version of an installed package, the values that a function enclose
 as a class of a notebook's cell, has none (`Untold`): its rows are not used again.
 """
 
-from __future__ import annotations
-
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """How long runs take, before they start: as long as finished ones with the same settings, else by one timed step."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """What `evaluate` takes, in the forms that people write it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What `evaluate` is asked for → its runs: whose each setting is, where it comes from, and whether it has an effect."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress

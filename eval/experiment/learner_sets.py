@@ -1,7 +1,5 @@
 """Named sets of learners with settings: the rows of published tables, for `--learners`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

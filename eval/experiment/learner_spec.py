@@ -1,8 +1,6 @@
 """Learners as a user names them: `er`, `reservoir(alpha=5,start=scratch)`, `package.module:Name(k=3)`, a class, an
 instance."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any

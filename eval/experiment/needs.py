@@ -1,7 +1,5 @@
 """Whether a protocol and a stream show a learner what it needs, asked before any work."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from driftline.curate.core.errors import IncompatibleStream

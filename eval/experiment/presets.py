@@ -4,8 +4,6 @@ A preset is one entry of `PRESETS`: whose settings they are (names of learners o
 each takes those that it has.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

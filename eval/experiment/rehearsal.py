@@ -1,7 +1,5 @@
 """A small stream made of training data alone, on which a protocol may run before its scored run."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from driftline.curate.core.errors import IncompatibleStream

@@ -1,7 +1,5 @@
 """One run after the other: found on disk, or begun, run by the protocol, and recorded."""
 
-from __future__ import annotations
-
 import dataclasses
 import glob
 import json

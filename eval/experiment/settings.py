@@ -3,8 +3,6 @@
 A field declares its range or its choices in its annotation: `Annotated[int, Field(ge=0)]`, `Literal["sgd", "adamw"]`.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import textwrap

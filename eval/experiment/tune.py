@@ -1,8 +1,6 @@
 """Choice of settings: candidates run under the protocol and its budget, on a part of the stream that is never
 scored."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace

@@ -1,7 +1,5 @@
 """Additions to a network for adaptation: side modules, low-rank adapters, models of several times."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

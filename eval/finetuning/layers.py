@@ -1,7 +1,5 @@
 """Selection and order of the blocks that learn: phases, surgical orders, searches."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

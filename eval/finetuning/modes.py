@@ -1,7 +1,5 @@
 """The settings of a method; without torch, so that methods can be listed where it is not installed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal

@@ -5,8 +5,6 @@ An objective of one's own is a function `(net, domains, rng) → loss` under the
 `history=package.module:name`: net(x) gives scores, a domain is one step's batch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -6,8 +6,6 @@ interrupted runs reuse finished fits. Several processes, also on several machine
 takes fits that no other process works on.
 """
 
-from __future__ import annotations
-
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """One stage of a method: a network, its trainable parts, data and a grid → the best fit."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any

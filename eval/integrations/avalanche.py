@@ -1,7 +1,5 @@
 """An Avalanche strategy as a learner (extra `avalanche`)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """A scikit-learn classifier as a learner: `evaluate(stream, "clear-iid", [Sklearn("sgd", SGDClassifier())])`."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """A torch module with an optimiser as a learner."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import partial

@@ -2,8 +2,6 @@
 in place of a learner. What settings of a stranger name is parsed, and decided by what learners and protocols declare
 that they reach."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ A submission is a zip: `manifest.json` (written last, with the SHA-256 of every 
 not have. The same runs give the same bytes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,8 +1,6 @@
 """Check a submission: rows again from its answers and the stream's labels, scores again from rows, and runs that are
 drawn after it was handed in are run again."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import secrets

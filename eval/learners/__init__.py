@@ -3,8 +3,6 @@
 A new learner is one class in a file here and its name in `MODULES`.
 """
 
-from __future__ import annotations
-
 from driftline.curate.core.registry import Registry
 
 MODULES = (  # module, and its learners: `er-online` is the class ErOnline, `der++` DerPlusPlus

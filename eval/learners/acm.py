@@ -1,7 +1,5 @@
 """ACM: nearest neighbours among all samples seen, by cosine; nothing is trained [near-future accuracy, sec. 5]."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any

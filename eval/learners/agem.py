@@ -1,7 +1,5 @@
 """A-GEM: an update must not raise the average loss on a memory of the past [Chaudhry et al. 2018]."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal

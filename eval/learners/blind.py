@@ -1,7 +1,5 @@
 """The blind classifier: repeats the label that was most frequent recently, and ignores the samples."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

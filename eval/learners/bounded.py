@@ -1,7 +1,5 @@
 """The substrate's vote over a memory of fixed size: a reservoir, or the newest samples [OCRR]."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """CWR*: class weights are trained separately and averaged by how often a class was seen [Lomonaco et al. 2020]."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 

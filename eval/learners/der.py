@@ -1,8 +1,6 @@
 """Dark experience replay: stored samples must keep the scores that they had when they were stored [Buzzega et al.
 2020]."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

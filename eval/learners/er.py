@@ -1,7 +1,5 @@
 """Experience replay: half of every batch comes from a memory of past steps [Chaudhry et al. 2019]."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal

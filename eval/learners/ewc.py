@@ -1,7 +1,5 @@
 """Elastic weight consolidation [Kirkpatrick et al. 2017; online: Schwarz et al. 2018]."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """FeCAM: Mahalanobis distance with a covariance for each class [Goswami et al. 2023]."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Literal
 

@@ -1,7 +1,5 @@
 """GDumb: a greedy class-balanced memory, and a model trained from scratch on it alone [Prabhu et al. 2020]."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal

@@ -1,7 +1,5 @@
 """Linear heads that are fitted to seed data, then corrected sample by sample or frozen [OCRR]."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal

@@ -1,7 +1,5 @@
 """iCaRL's classifier on frozen features: nearest mean of exemplars that herding chose [Rebuffi et al. 2017]."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

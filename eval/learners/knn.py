@@ -1,7 +1,5 @@
 """k nearest neighbours whose votes decay with age."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A language model, prompted with the nearest examples, at any endpoint of OpenAI's chat protocol [OCRR]."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

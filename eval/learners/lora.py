@@ -1,7 +1,5 @@
 """Low-rank adapters on a transformer that classifies texts or images, through peft [Hu et al. 2021; OCRR]."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path

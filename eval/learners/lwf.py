@@ -3,8 +3,6 @@
 It teaches the classes that it has learned; the head's other outputs are free, as in Avalanche.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Class means: the nearest, by distance or by cosine."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

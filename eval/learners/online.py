@@ -1,7 +1,5 @@
 """Heads and networks that learn from a stream, batch after batch; what they have in common is `OnlineLearner`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

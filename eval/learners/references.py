@@ -1,7 +1,5 @@
 """Answers that ignore the samples."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

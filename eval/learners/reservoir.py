@@ -1,7 +1,5 @@
 """Training on a buffer of fixed size, kept by (biased) reservoir sampling [CLEAR, supplement 4]."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal

@@ -1,7 +1,5 @@
 """Ridge regression on the labels, recursive: sums of x xᵀ and x yᵀ over all samples so far, and one solution."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 

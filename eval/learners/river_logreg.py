@@ -1,7 +1,5 @@
 """River's logistic regression, one against the rest, one sample at a time [OCRR]."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -4,8 +4,6 @@ A worked example of continual semi-supervised learning, which CLEAR calls for [C
 `unlabelled` of a step and `prior` of its task.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Any
 

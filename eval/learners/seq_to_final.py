@@ -1,7 +1,5 @@
 """Seq-to-Final's methods by name: each is a history mode and a final mode of `driftline.eval.finetuning.method`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, get_type_hints

@@ -1,7 +1,5 @@
 """Synaptic intelligence: importance is accumulated along the path of training [Zenke et al. 2017]."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """SLDA: linear discriminant analysis on running sums, with shrinkage [Hayes & Kanan 2020]."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Literal
 

@@ -1,7 +1,5 @@
 """The substrate: an append-only memory of all samples and corrections, and a vote of the nearest [OCRR]."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal

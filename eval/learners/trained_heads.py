@@ -1,7 +1,5 @@
 """Networks that are trained on whole steps: the first, each alone or after the others, all so far, all at once."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal

@@ -1,7 +1,5 @@
 """Learners on the texts of the classes: zero-shot, heads that start from the texts, and the mean of both."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 

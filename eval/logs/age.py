@@ -1,7 +1,5 @@
 """How accuracy of the versions in a log changes: everything that `driftline age` says, as one value."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
 """What an older version is behind a newer one in the same period, at one mix of classes and groups: staleness. And
 whether a version's accuracy fell because of that, or because data got harder."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

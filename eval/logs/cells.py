@@ -1,7 +1,5 @@
 """Cells of a log: the accuracy of each version in each period, where enough labels have come."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import Literal

@@ -1,7 +1,5 @@
 """What a version will be worth in the next periods, and whether a newly trained one would pay."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

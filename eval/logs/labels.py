@@ -1,7 +1,5 @@
 """Which labels a log has: how late they come, by what they were chosen, and of which mix of classes and groups."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import numpy as np

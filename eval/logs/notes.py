@@ -1,7 +1,5 @@
 """What a reader must know before the numbers of a log: sentences about its rows, labels and periods."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Years, months, weeks, days, or N parts of equal length: which period of the log a moment is in."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A log's files → arrays: one entry a prediction, the last one of an id and version, with the label that had come."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence

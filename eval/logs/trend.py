@@ -5,8 +5,6 @@ differ by more than labels say, and one is like the next: what is special to a p
 variance and memory are not known. Intervals are over all that could be, weighted by how well each explains the rests.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

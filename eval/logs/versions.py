@@ -1,7 +1,5 @@
 """The versions of a model: up to which date each was trained, and when it was in service."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Bounded memories of past samples, for streams that are too long to store."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

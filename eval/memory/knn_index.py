@@ -7,8 +7,6 @@ one by one, so that answers are exact and do not depend on blocks, batches or ma
 GROUP neighbours only the largest is looked at. Among equal cosines the older vector comes first.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ A new sampler is one class here and one line in `SAMPLERS`, or an entry point of
 `driftline.samplers`.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """ConvNets of Seq-to-Final: one convolution and normalisation per block, no ReLU after the stem [spec, section 2]."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from torch import nn

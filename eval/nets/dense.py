@@ -1,7 +1,5 @@
 """DenseNets of Seq-to-Final: growth 32, bottleneck 4; dense-4 is DenseNet-121 [spec, section 2; Huang et al. 2017]."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,8 +1,6 @@
 """Networks on features; and any timm model as one block, which can be frozen below its classifier, but has no side
 modules."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """ResNets of Seq-to-Final: two basic blocks per block; res-4 is ResNet-18 [spec, section 2; He et al. 2016]."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tables of numbers as coloured cells."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

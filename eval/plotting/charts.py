@@ -6,8 +6,6 @@ phones. It reads `data-n`, the name of what an element belongs to, and `data-row
 first point shows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

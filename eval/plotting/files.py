@@ -1,7 +1,5 @@
 """Charts as files: SVG, and PNG and PDF that vl-convert (resvg, svg2pdf) makes of it, with the fonts that it uses."""
 
-from __future__ import annotations
-
 import textwrap
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Figures that explain Seq-to-Final's methods, drawn from the store of a finished evaluation."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Where a chart is drawn: a sheet (a page, or paper of a width), the frame of its values, and the names beside it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 

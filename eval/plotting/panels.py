@@ -1,7 +1,5 @@
 """Small multiples: a small line chart for each of many groups; and a row for each of several names."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Paths and places on a plane of two numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import log

@@ -1,7 +1,5 @@
 """SVG by hand: elements, straight lines, text, colours, and the whole of a picture."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """A collection over time: how many photos, and in which bucket."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The protocol of runs that `driftline age --runs` writes: its rows come from a log, no learner is run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NoReturn

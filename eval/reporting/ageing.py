@@ -1,7 +1,5 @@
 """How models age, for a report: facts of a document, curves, small multiples, and what a fall comes from."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -4,8 +4,6 @@ Ranking is by accuracy, never by a slope; a group that is not told apart is name
 said only where a control shows it (see `driftline.eval.scoring.net`).
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Learners against each other, for a report: groups that do not differ, and a sentence for each pair."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from itertools import combinations

@@ -1,7 +1,5 @@
 """Calibration over time, for a report: do models become overconfident as they age?"""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any

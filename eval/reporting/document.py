@@ -1,7 +1,5 @@
 """What a page shows of one document: the answer, charts, tables and matrices."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from itertools import accumulate

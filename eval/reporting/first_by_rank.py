@@ -1,7 +1,5 @@
 """Who is first by the primary score of comparable results, above answers that see no sample."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

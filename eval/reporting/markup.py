@@ -1,8 +1,6 @@
 """HTML of a report. All of it comes from Jinja templates that escape: text stays text, and `Markup` is what one of them
 has rendered."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

@@ -6,8 +6,6 @@ result in every column: the mean over a stream's columns, which test the same sa
 streams count alike.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations

@@ -1,7 +1,5 @@
 """The pages of a report beside its first: one for each protocol and stream."""
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import re

@@ -1,7 +1,5 @@
 """Rows → self-contained HTML pages, CSV and LaTeX. Every number comes from rows."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

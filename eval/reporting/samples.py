@@ -1,8 +1,6 @@
 """Test samples that tell something: those that every learner loses, those that only old models lose, and those where
 the two best learners differ. With a picture if there is one, and the id by which `driftline trace` finds the photo."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """What the stream's encoder may have seen, for a report."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

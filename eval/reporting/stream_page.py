@@ -1,7 +1,5 @@
 """The page of a stream: a summary, three checks, steps, drift, what labels alone predict, pictures."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

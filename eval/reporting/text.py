@@ -1,7 +1,5 @@
 """Numbers, and names of steps, as pages, tables and terminals print them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Two sets of runs on the same streams against each other: `driftline compare`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

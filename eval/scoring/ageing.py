@@ -4,8 +4,6 @@ Everything follows from the right answers of tests (trained, tested) by class: s
 over seeds and test samples: see `sums`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal

@@ -1,7 +1,5 @@
 """Rows of several runs → the numbers that `driftline eval --json` prints and the report draws."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any

@@ -5,8 +5,6 @@ The calibration error is the root of the mean squared difference of confidence a
 with few samples, bins of a calibrated model differ by chance.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

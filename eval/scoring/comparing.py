@@ -4,8 +4,6 @@ Everything is computed on the tests that decide the protocol's primary score, in
 learners are compared on the same samples, seed by seed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

@@ -1,8 +1,6 @@
 """How accuracy falls with the age of a model: by lag, as a slope, as a half-life, on the same tests, and why.
 r: (..., M) accuracies of tests, NaN: not known."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Literal

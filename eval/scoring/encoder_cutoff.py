@@ -1,7 +1,5 @@
 """Accuracy on test samples that an encoder may have seen, and on newer ones."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

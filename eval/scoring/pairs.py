@@ -5,8 +5,6 @@ and goes on ageing (see `rows.new_models`). A lag is the tested step minus the t
 one from 0 on that is tested: 1 where no step is tested after it was learned.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

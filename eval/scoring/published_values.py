@@ -8,8 +8,6 @@ Deviations of tables 6 and 7 have lost their decimal point in print ("± 2%" is 
 without a deviation) is `joint`, whose test accuracy is its in-domain accuracy.
 """
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import json

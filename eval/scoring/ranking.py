@@ -1,7 +1,5 @@
 """Which results may be ranked with each other, and in which order: by the primary score of their protocol."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple

@@ -1,8 +1,6 @@
 """What follows from the matrix beside ageing: how often to bring a new model, and whether the data became harder. And
 how little ageing a stream can show, before anything is trained."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median

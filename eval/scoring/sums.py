@@ -6,8 +6,6 @@ replicate draws as many groups as there are, with replacement; the same draws se
 that differences between them are paired. What other seeds would change is not drawn, but added: see `Drawn`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """When the steps of a stream are: what a run records about it, and ages in real time where the steps have dates."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal

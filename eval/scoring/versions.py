@@ -5,8 +5,6 @@ that was trained up to step i, on step j, may be compared if steps 0 … i and j
 unlabelled samples, those of steps 0 … i must be the same, too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

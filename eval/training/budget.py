@@ -1,7 +1,5 @@
 """A budget of updates, as `Task.updates` grants it, and the batches that it pays for."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

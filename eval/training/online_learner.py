@@ -1,7 +1,5 @@
 """Base of learners on time-ordered streams: a sampler of past samples, a budget of updates, one head."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar

@@ -1,7 +1,5 @@
 """Base of learners that train a network by SGD: the network, its inputs, one training loop."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

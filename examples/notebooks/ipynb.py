@@ -3,8 +3,6 @@ outputs. The scripts are in jupytext's percent format, so Jupyter with jupytext 
 
 Links to Colab name the repository of `project.urls` in pyproject.toml; the same command renews them."""
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """The answers of local annotators, in a SQLite file: an acknowledged answer is on disk. And each annotator's queue."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import time

@@ -1,7 +1,5 @@
 """The open batch of a run, and its files for crowd platforms."""
 
-from __future__ import annotations
-
 import base64
 import csv
 import mimetypes

@@ -1,7 +1,5 @@
 """The tables of a file of answers, and the answer that the grids of several concepts give together."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Collection

@@ -1,7 +1,5 @@
 """The photos of a run or a release as one table of DuckDB, in order of time."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future

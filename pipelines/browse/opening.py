@@ -1,7 +1,5 @@
 """The photos of a run folder or a release: of a run everything that ingest read, also what was dropped, and why."""
 
-from __future__ import annotations
-
 import tarfile
 from collections.abc import Callable, Mapping
 from pathlib import Path

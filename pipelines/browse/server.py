@@ -1,7 +1,5 @@
 """The browse page: the collection as a grid, with counts, a timeline, history of a photo, export; prompts to try."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path

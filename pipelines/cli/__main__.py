@@ -1,7 +1,5 @@
 """`python -m driftline.pipelines.cli`."""
 
-from __future__ import annotations
-
 from driftline.pipelines.cli.app import main
 
 if __name__ == "__main__":

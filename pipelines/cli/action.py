@@ -1,7 +1,5 @@
 """`@action`: a typed function becomes a command; its signature and docstring are the options and the help of both."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -122,7 +120,8 @@ ACTIONS = typer.Typer()
 
 def typed(p: inspect.Parameter, function: Callable[..., Any]) -> inspect.Parameter:
     """The parameter with its type; the type of a result may be one that is not imported."""
-    return p.replace(annotation=eval(p.annotation, function.__globals__))
+    kind = p.annotation
+    return p.replace(annotation=eval(kind, function.__globals__) if isinstance(kind, str) else kind)
 
 
 def described(docstring: str | None, names: Container[str] | None) -> tuple[str, dict[str, tuple[str, str]]]:

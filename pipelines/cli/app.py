@@ -1,7 +1,5 @@
 """The command `driftline`. Heavy imports happen inside the commands: `driftline --help` must answer at once."""
 
-from __future__ import annotations
-
 import copy
 import json
 import os

@@ -1,7 +1,5 @@
 """How the help of commands is written: 80 columns, panels, words for types, an example that is not wrapped."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Iterable
 from pathlib import Path

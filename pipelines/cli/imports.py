@@ -1,7 +1,5 @@
 """`driftline stream from-NAME`: a command for each importer, ours and of plug-ins, with its parameters as options."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module

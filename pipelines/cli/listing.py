@@ -1,7 +1,5 @@
 """What is registered, with where it comes from; and shell completion of registered names."""
 
-from __future__ import annotations
-
 import shutil
 import textwrap
 from collections.abc import Callable, Mapping, Sequence

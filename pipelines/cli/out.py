@@ -1,7 +1,5 @@
 """The one guard of `--out`: where a command may write is decided before any work."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal

@@ -1,7 +1,5 @@
 """`driftline export --to`: an exported release → the Hub or S3."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`driftline models train` without a recipe: a small CLIP of captioned photos."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Wrong words on the command line, said as all other errors: what was given, what was expected, the way out."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from typer.exceptions import TyperException

@@ -1,7 +1,5 @@
 """What pydantic finds wrong in a run file, as lines that a person can act on."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, get_args, get_origin

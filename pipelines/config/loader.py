@@ -1,7 +1,5 @@
 """Reading a run file: one YAML file, checked before any work; messages name line, key, and what is expected."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

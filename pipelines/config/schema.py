@@ -1,7 +1,5 @@
 """The run file: its sections, each declared beside the code that uses it."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, SerializeAsAny

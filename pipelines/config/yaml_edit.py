@@ -1,7 +1,5 @@
 """Change one value of a YAML file and nothing else: comments, order and spacing stay."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

@@ -4,8 +4,6 @@ Every drawing function takes `age` in [0, 1] (0: the first day of the world, 1: 
 materials change with it, and so do the cameras (early: noise, blur, warm colours; late: sharp, cool colours).
 """
 
-from __future__ import annotations
-
 import io
 import math
 from collections.abc import Callable

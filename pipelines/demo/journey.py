@@ -1,7 +1,5 @@
 """`driftline demo`: all steps of a real build, with rendered photos and simulated workers."""
 
-from __future__ import annotations
-
 import csv
 import io
 import time

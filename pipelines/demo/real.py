@@ -1,7 +1,5 @@
 """`driftline demo --real`: a small benchmark of real dated pictures that are part of the package, in about a minute."""
 
-from __future__ import annotations
-
 import csv
 import io
 import zipfile

@@ -1,7 +1,5 @@
 """What a run will need: photos, bytes, time, people, money, the model; and whether the concepts fit."""
 
-from __future__ import annotations
-
 import shutil
 import time
 from collections import Counter

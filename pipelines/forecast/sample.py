@@ -1,8 +1,6 @@
 """The photos that a plan looks at: those of the last finished stage, else records of the source; and what it says of
 them: files, columns, dates, buckets."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 from collections.abc import Callable, Iterator, Mapping, Sequence

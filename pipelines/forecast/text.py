@@ -1,7 +1,5 @@
 """A forecast for people."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 

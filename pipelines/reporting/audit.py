@@ -1,7 +1,5 @@
 """Audit of a release or a stream: balance, near-duplicates, labels to check, drift, label correlation."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path

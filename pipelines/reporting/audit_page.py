@@ -1,7 +1,5 @@
 """An audit as one HTML page with pictures and lines, and as sentences."""
 
-from __future__ import annotations
-
 import base64
 import io
 from collections.abc import Mapping, Sequence

@@ -2,8 +2,6 @@
 one photo's history: where it entered, where it was dropped and why, its bucket, scores and votes.
 """
 
-from __future__ import annotations
-
 import glob
 import json
 import re

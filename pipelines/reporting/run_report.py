@@ -1,7 +1,5 @@
 """The report of a whole run: images, counts, retrieval precision and settings around the scores."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Collection, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Rows of the table: the paper's value, ours, and what may be said of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import hypot

@@ -1,7 +1,5 @@
 """What a paper's file lists: tables and figures, each with the evaluations that make it and the values in print."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Near-future accuracy [Hammoud et al. 2023]: its figures; numbers are printed in its text only."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from driftline.eval.experiment.learner_sets import GRIDS

@@ -1,7 +1,5 @@
 """OCRR [Grassi 2026]: its headline table, sweep, ablations and studies."""
 
-from __future__ import annotations
-
 from driftline.eval.experiment.learner_sets import GRIDS
 from driftline.pipelines.reproduce.items import Cell, Item, Need, Paper
 

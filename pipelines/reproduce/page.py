@@ -1,7 +1,5 @@
 """The page: a table for each table or figure of the paper, and what it lacks."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

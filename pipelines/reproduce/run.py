@@ -1,7 +1,5 @@
 """Compose, evaluate, compare: the items of a paper, one cell after the other; what is finished is not repeated."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module

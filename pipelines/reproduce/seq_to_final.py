@@ -1,7 +1,5 @@
 """Seq-to-Final [Ji, Alaa, Sontag 2024]: tables 2, 5 to 15 and its figures of networks."""
 
-from __future__ import annotations
-
 from driftline.eval.protocols.seq_to_final import published
 from driftline.pipelines.reproduce.items import Cell, Item, Need, Paper
 

@@ -1,7 +1,5 @@
 """The streams of the papers' cells, made of the files in --data; smaller ones for --quick."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

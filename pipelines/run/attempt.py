@@ -5,8 +5,6 @@
 same state, so that nothing of the failed one is frozen.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -4,8 +4,6 @@
 place of a photo that was withdrawn stays empty: no other photo is asked about or published instead.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

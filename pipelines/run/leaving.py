@@ -4,8 +4,6 @@ Lists beside a run and beside its store name the photos. Of people, verdicts and
 then the verdicts that stay; each later step may be done twice, so that a kill loses nothing.
 """
 
-from __future__ import annotations
-
 import sqlite3
 import time
 from collections.abc import Sequence

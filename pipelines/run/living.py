@@ -1,7 +1,5 @@
 """What keeps a run alive: it grows with its source, asks for misses again, and knows which photos it needs."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections import Counter

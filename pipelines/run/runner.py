@@ -3,8 +3,6 @@
 Unfinished work continues where it stopped. Finished output is removed only when its successor is complete.
 """
 
-from __future__ import annotations
-
 import shlex
 import shutil
 import time

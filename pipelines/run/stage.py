@@ -1,7 +1,5 @@
 """A stage: reads the folders of finished stages, writes one folder, returns counts."""
 
-from __future__ import annotations
-
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence

@@ -4,8 +4,6 @@
 beside it, in `NN_name.next`; when that is complete, it replaces the old output, which is `NN_name.old` for a moment.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import os

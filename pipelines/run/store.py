@@ -1,7 +1,5 @@
 """What `driftline status`, `verify` and `heal --gc` say of a store."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any

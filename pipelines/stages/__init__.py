@@ -1,7 +1,5 @@
 """The stages of `driftline run`, in order: one file each."""
 
-from __future__ import annotations
-
 from driftline.curate.core.registry import Registry
 
 STAGES = Registry(

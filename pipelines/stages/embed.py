@@ -1,7 +1,5 @@
 """embed: images → unit vectors."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.resources import files

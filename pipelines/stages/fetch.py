@@ -1,7 +1,5 @@
 """fetch: kept rows → shards of checked images; every row without an image has a reason."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """filter: table → the rows that pass all filters; dropped rows are kept with their reason."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

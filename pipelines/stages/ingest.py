@@ -1,7 +1,5 @@
 """ingest: metadata source → table parts; unreadable rows are kept with their reason."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass

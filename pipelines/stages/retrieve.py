@@ -1,7 +1,5 @@
 """retrieve: prompts → candidates per bucket and concept."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

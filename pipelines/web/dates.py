@@ -1,7 +1,5 @@
 """Periods of time buckets as people read them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """Templates and the stylesheet of the local pages."""
 
-from __future__ import annotations
-
 from importlib.resources import files
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Small pictures, made when they are first looked at and kept in a cache folder, or in memory if none is writable."""
 
-from __future__ import annotations
-
 import io
 import os
 import sqlite3

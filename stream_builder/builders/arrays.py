@@ -1,7 +1,5 @@
 """Arrays, in memory or in an `.npz` file → a stream."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal

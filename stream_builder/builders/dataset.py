@@ -1,7 +1,5 @@
 """A dataset with training and test samples → a stream of one step; of two where classes come later [OCRR, sec. 2]."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A stream of images or texts → the same stream with an encoder's vectors instead."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Protocol

@@ -1,7 +1,5 @@
 """Portraits from American high-school yearbooks, one step per decade, as in Seq-to-Final [spec, section 1]."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Literal

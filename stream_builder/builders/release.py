@@ -1,7 +1,5 @@
 """A release → a stream: each bucket becomes a step."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which samples each step draws: shares of classes and sub-classes, overlap between steps, published draws."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A dataset and a sequence of shifts → a stream: `C:L:R` has a source step and three target steps."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

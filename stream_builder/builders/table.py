@@ -1,7 +1,5 @@
 """A table of dated samples, in a file or in memory → a stream in time order."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal

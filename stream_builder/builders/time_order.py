@@ -1,7 +1,5 @@
 """Samples with times → a stream in time order, for online evaluation; releases, and the orders of CGLM and CLOC."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal

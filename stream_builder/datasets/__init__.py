@@ -5,8 +5,6 @@ as `package.module:Name`. A new dataset is one file here and one line in `DATASE
 `driftline.datasets`; a new format is one file and one line in `FORMATS`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

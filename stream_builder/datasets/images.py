@@ -1,7 +1,5 @@
 """Formats of images and features: .npz, class folders, releases, Parquet, CIFAR."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor

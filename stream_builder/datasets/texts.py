@@ -1,7 +1,5 @@
 """Labelled texts: Banking77 and CLINC150 by name or file, or any table with a column of texts and one of labels."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path

@@ -5,8 +5,6 @@ A new format is one file here and one line in `EXPORTS`, or an entry point `drif
 returns kind → number.
 """
 
-from __future__ import annotations
-
 from driftline.curate.core.registry import Registry
 
 EXPORTS = Registry(

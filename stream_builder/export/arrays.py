@@ -1,7 +1,5 @@
 """One .npz file, which `driftline stream from-arrays` reads."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Contact sheets of a stream: a row per step, columns by class, as in Seq-to-Final's figures 2 to 7."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

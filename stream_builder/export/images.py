@@ -1,7 +1,5 @@
 """Exports of a stream of images: class folders, WebDataset tars, Parquet for `datasets`; images are PNG, lossless."""
 
-from __future__ import annotations
-
 import io
 import json
 import tarfile

@@ -9,8 +9,6 @@ its command; `work` is none: it gets a folder for files that last until the stre
 BadInput and IntegrityError naming the file; BadConfig for an option.
 """
 
-from __future__ import annotations
-
 from driftline.curate.core.registry import Registry
 
 IMPORTERS = Registry(

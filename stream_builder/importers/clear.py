@@ -4,8 +4,6 @@ Data: https://clear-benchmark.github.io; zip files at huggingface.co/datasets/el
 new layout wrongly: each of its experiences holds all buckets.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path

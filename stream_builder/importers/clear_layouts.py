@@ -4,8 +4,6 @@ Old (clear10_neurips2021, clear100_cvpr2022, and our own export): lists of files
 New (clear10, clear100): the folders train/ and test/, each with the metadata of every image.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Columns of tables: times, times of labels, texts, paths of images."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path

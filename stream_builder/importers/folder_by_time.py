@@ -1,7 +1,5 @@
 """A folder of class folders with dated photos → a stream."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Data sets of the Hugging Face Hub, or a local copy, with a date and a label column → a stream, shard by shard."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import shutil

@@ -5,8 +5,6 @@ make arrays with checked sizes; any other name is refused before anything is cal
 only, and become arrays.
 """
 
-from __future__ import annotations
-
 import io
 import math
 import pickle

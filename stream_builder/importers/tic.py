@@ -4,8 +4,6 @@ Lists: {year: [uid, …]} or {year: {class: [uid, …]}} as JSON or pickle (…_
 YEAR.npy or YEARMONTH.npy with uids as pairs of 64-bit numbers, as DataComp stores them [TiC-CLIP, ICLR 2024].
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

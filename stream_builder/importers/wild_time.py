@@ -3,8 +3,6 @@
 A file holds {year: {0: training samples, 1: test samples, 2: both}}. It is read without running code (`pickles`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple

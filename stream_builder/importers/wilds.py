@@ -3,8 +3,6 @@
 FMoW: rgb_metadata.csv, and images/rgb_img_ROW.png for each of its rows. iWildCam 2.0: metadata.csv, and train/FILENAME.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Streams for torch, in loaders whose batches do not depend on the number of workers, and for Avalanche."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ A new distance is a function (a (n, d), b (m, d), seed) → float and one line i
 `driftline.measures`.
 """
 
-from __future__ import annotations
-
 from driftline.curate.core.registry import Registry
 
 DISTANCES = Registry(

@@ -3,8 +3,6 @@
 `wasserstein2` is exact; for large sets use `sliced`, which approximates it.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

@@ -1,7 +1,5 @@
 """Distances between steps with what chance alone gives: the distance between two random parts of their samples."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple

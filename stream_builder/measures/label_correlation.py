@@ -8,8 +8,6 @@ order, not 1 / classes. Every report of a stream's label correlation is `correla
 near-future delivers the samples.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -8,8 +8,6 @@ divided by the last step's own distance from training to test data. Other distan
 Two random samples of one distribution have a distance, too: `driftline.stream_builder.measures.floors`.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -4,8 +4,6 @@ A new shift is one file here and one line in `SHIFTS`, or an entry point `driftl
 of Seq-to-Final [Yu et al.; spec]; corruptions have names.
 """
 
-from __future__ import annotations
-
 from driftline.curate.core.registry import Registry
 
 COMMON = (

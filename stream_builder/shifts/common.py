@@ -4,8 +4,6 @@ Noise, contrast, `jpeg` and `pixelate` have the constants of CIFAR-10-C [Hendryc
 our own; lengths are in units of a 32nd of the shorter edge. Each further occurrence raises the severity, up to five.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil

@@ -12,8 +12,6 @@ A name of the paper stands for its sequence: CLR, RCL, rrr, TTT, sss, rotations-
 the same have one canonical form: `R(degrees=30) : T, R(60)` is `R:R(60),T`.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections import Counter

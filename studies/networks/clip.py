@@ -4,8 +4,6 @@ The training photos and captions come from a photo world with another seed, so t
 Most are of the early years: like every model, it is used on photos that are newer than its training data.
 """
 
-from __future__ import annotations
-
 import io
 import sys
 from pathlib import Path

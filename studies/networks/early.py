@@ -7,8 +7,6 @@ The photos come from a world with another seed, so that they contain no photo of
 that `driftline models train --recipe` writes and its backbones read.
 """
 
-from __future__ import annotations
-
 import io
 import sys
 from datetime import UTC, datetime

@@ -7,8 +7,6 @@ benchmark is built from the other three fifths. In its report in-domain accuracy
 is above forward: a fruit painted in 1890 does not look like one painted in 1935.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import hashlib

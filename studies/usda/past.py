@@ -6,8 +6,6 @@ Bucket 0 (1886–1903, some 1,700 pictures) has no labels. Five labelled buckets
 network trained from scratch on the pictures, and with a linear layer on the features learned from bucket 0.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import hashlib

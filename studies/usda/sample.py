@@ -7,8 +7,6 @@ file name. The labelled pictures before 1904 train a small network, whose featur
 shipped.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import hashlib

@@ -1,7 +1,5 @@
 """Runs that several files look at."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The first screen of a report, from numbers made by hand: each word follows from an interval, a p or a control."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from types import SimpleNamespace

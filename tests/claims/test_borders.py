@@ -1,7 +1,5 @@
 """What happens exactly at a border: the words of settings and docs say on which side it is."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

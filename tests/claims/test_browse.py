@@ -1,8 +1,6 @@
 """The browse page: total, facets and time line are of the same photos, and a vector belongs to the photo that has
 it."""
 
-from __future__ import annotations
-
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy

@@ -1,7 +1,5 @@
 """Small cases whose result follows by hand: intervals, degrees of freedom, ties, audits."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import t as student

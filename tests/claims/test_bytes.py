@@ -1,7 +1,5 @@
 """What was done to a photo's bytes, who answered about it by which rule, and which files there are: as is said."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -1,7 +1,5 @@
 """CHANGES and the level of a version follow from every part of a release: nothing that changed is only a card."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """28: one counting of photos: a miss keeps its reason through an outage, and every command counts the same."""
 
-from __future__ import annotations
-
 import shutil
 from collections import Counter
 from pathlib import Path

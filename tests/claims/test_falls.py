@@ -1,7 +1,5 @@
 """Claims about learners and ages on data with a known truth: where nothing differs, (almost) nothing is said to."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

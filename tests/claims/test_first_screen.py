@@ -1,7 +1,5 @@
 """What is called ageing, in worlds whose truth is known: found where models age, and nowhere else."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

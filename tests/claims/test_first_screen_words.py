@@ -1,7 +1,5 @@
 """Sentences of a first screen in worlds whose truth is known: which may appear in which world."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial

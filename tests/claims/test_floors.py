@@ -1,7 +1,5 @@
 """Distances between steps beside the floor that chance alone gives, on planted worlds."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -5,8 +5,6 @@ Random labels whose ids begin with their class, and years as times: where ids or
 looks at no sample was right on .978 of them. Every importer is found in its registry.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import pickle

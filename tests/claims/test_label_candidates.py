@@ -1,7 +1,5 @@
 """Which candidates are asked: shares of a bucket's span, and what later rounds ask."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from typing import Any

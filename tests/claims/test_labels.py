@@ -1,7 +1,5 @@
 """What the labels of a run claim, each as the experiment that would show the opposite."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from typing import Any

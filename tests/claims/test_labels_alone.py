@@ -1,7 +1,5 @@
 """What is reached without looking at a sample: the shift S, and who may be called first beside it."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

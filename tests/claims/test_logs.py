@@ -2,8 +2,6 @@
 correction does to a trained head, by its own term.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What stays in a memory, and what answers become under other class frequencies: counted by hand or over many draws."""
 
-from __future__ import annotations
-
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any

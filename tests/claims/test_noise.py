@@ -1,7 +1,5 @@
 """Audits: what is called chance is chance, also where images come in groups; labels to check are no share of errors."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator

@@ -4,8 +4,6 @@ Learners are copies of one guesser that is right in as many cases, on others; la
 seeds were chosen before the results were seen. Where learners do differ, the same sentences say so.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

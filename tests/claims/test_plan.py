@@ -1,7 +1,5 @@
 """24: a plan prices what a run then asks, and addresses are no photos until they gave an image."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Promises around splits: what is learned from shares nothing with tests, and what excludes tests means every split."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from dataclasses import replace

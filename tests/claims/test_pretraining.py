@@ -1,7 +1,5 @@
 """Pre-training: what is a negative of an image is another image."""
 
-from __future__ import annotations
-
 import io
 from collections import Counter
 from dataclasses import replace

@@ -4,8 +4,6 @@ Nothing of card, Croissant or writer is imported for the counting: bytes are mea
 table, shares divided by hand.
 """
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import json

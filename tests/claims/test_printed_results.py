@@ -3,8 +3,6 @@ reporting is imported for the counting. Classes, tests and steps are of differen
 equal by chance.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import re

@@ -1,7 +1,5 @@
 """What `driftline age` says of logs whose truth is known (see `support.log_worlds`)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

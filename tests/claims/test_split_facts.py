@@ -1,7 +1,5 @@
 """What is published about splits is right, and draws depend on no name: twins without the code of `group_split`."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from itertools import combinations
 

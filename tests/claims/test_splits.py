@@ -4,8 +4,6 @@ Twenty collections, from photos of one uploader each to Zipf-sized uploaders and
 chosen before the results were seen; bounds of means over draws are five standard errors or more.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 

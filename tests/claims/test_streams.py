@@ -1,7 +1,5 @@
 """Composed streams: what a sequence, a size and a share promise is what the samples have."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any, ClassVar

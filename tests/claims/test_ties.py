@@ -2,8 +2,6 @@
 `test_importers.py`. Every protocol is found in its registry.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A score that some seeds never reached is no match for one that all reached, and one seed is none for five."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from itertools import permutations

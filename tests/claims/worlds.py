@@ -1,8 +1,6 @@
 """Planted worlds whose truth is known: Gaussian classes on a circle, photos in groups of one uploader, steps a year
 apart. A sentence about ageing is right or wrong there."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The package of somebody else, and small runs: for the tests of plug-ins."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

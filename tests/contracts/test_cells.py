@@ -1,7 +1,5 @@
 """What a cell means is the same in photo tables and in logs of a service, in each kind of file."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Every registered dataset: the same samples each time, each with a label and a number of its own."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from pathlib import Path

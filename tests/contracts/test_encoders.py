@@ -1,7 +1,5 @@
 """Every registered encoder: repeatable unit vectors of the declared width; what it cannot read, it refuses."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path

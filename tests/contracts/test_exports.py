@@ -1,7 +1,5 @@
 """Every registered export: all images, and read back with the library of the format, the same ids, labels and bytes."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every registered importer: a valid stream in order of time, the same each time; hostile input is one sentence."""
 
-from __future__ import annotations
-
 import inspect
 import io
 import json

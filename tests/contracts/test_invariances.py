@@ -1,8 +1,6 @@
 """What must change nothing: the numbers of the classes, the ids of the samples, how many test samples are predicted at
 once, and how many processes work."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from pathlib import Path

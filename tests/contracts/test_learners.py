@@ -1,7 +1,5 @@
 """Every learner keeps the same promises, also one of an installed package."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from support.helpers import described, drifting, hinted

@@ -1,7 +1,5 @@
 """Every registered distance: a finite number, repeatable, larger for sets that are further apart; inputs stay."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The name of a row is what ran: name, settings line, record, CSV and page say the value that trained."""
 
-from __future__ import annotations
-
 import json
 from contextlib import suppress
 from pathlib import Path

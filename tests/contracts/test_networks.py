@@ -1,7 +1,5 @@
 """Every registered network: blocks that fit each other, weights that a seed repeats and that the scores depend on."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

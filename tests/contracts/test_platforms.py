@@ -1,7 +1,5 @@
 """Every registered platform: all images, the right counts, and nothing that shows a worker the expected answer."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Plug-ins that fail harm nothing else, and a name in a file that somebody sent never imports a module."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import zipfile

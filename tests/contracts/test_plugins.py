@@ -3,8 +3,6 @@
 The package is examples/mybench, copied with its metadata as an installer leaves it; driftline knows nothing of it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Every protocol, with every learner: deterministic, counts in range, and the test data stays hidden."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Every registered sampler: only past positions, never more than asked for, the same for the same generator."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Each recorded setting of each learner changes what it does, or is refused, or has its reason here."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints

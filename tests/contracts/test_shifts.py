@@ -1,7 +1,5 @@
 """Every registered shift keeps shape and dtype, leaves its input alone and is repeatable; count 0 changes nothing."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

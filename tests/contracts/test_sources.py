@@ -1,7 +1,5 @@
 """Every metadata source: the same columns, in order, restartable, clear about empty and missing input."""
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile

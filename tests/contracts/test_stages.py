@@ -1,7 +1,5 @@
 """Every registered stage: named as it is registered, after the stages that it reads, with a line about itself."""
 
-from __future__ import annotations
-
 import pytest
 
 from driftline.pipelines.run.stage import Stage

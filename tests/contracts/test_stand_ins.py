@@ -3,8 +3,6 @@
 A stand-in that is broken in one rule fails. A contract asks it as the document says, and compares with recorded shapes.
 """
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Every export of a stream loads in its format's own library: same samples, labels and order."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Agreement and models of workers against crowd-kit, statsmodels and values computed by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

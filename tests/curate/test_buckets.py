@@ -1,7 +1,5 @@
 """Buckets: equal counts by time, half-open spans, the same whatever the order of input."""
 
-from __future__ import annotations
-
 import json
 from datetime import datetime
 from itertools import pairwise

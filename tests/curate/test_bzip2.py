@@ -1,7 +1,5 @@
 """Our reader of .bz2 against the standard library's, on every kind of file that tools write."""
 
-from __future__ import annotations
-
 import bz2
 import random
 from pathlib import Path

@@ -1,7 +1,5 @@
 """RAW files: their JPEG preview is stored, upright, with the date; sensor data is never taken for a picture."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Queries from concepts; CLEAR's rules against a slow, literal implementation; the additional rules."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

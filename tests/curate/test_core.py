@@ -1,7 +1,5 @@
 """Atomic files, seeding, errors, registries, the run log."""
 
-from __future__ import annotations
-
 import io
 import resource
 import subprocess

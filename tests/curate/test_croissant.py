@@ -1,8 +1,6 @@
 """Case 42: the Croissant of a grown release with mixed licences and formats is valid, is iterated, and says the same as
 the card and the header for the Hub."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

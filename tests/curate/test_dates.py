@@ -1,7 +1,5 @@
 """Dates of photos as cameras, phones and programs write them: reported cases 1, 2, 4, 5, 6 and 8."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Tables: which column is which is said, never guessed."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Near copies: hashes survive what copies go through, pairs are exact, groups join, the report counts."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Embedding: unit vectors in clip-retrieval's layout, resumable to the byte, clear errors for wrong models."""
 
-from __future__ import annotations
-
 import io
 import json
 import pickle

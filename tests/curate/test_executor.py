@@ -1,7 +1,5 @@
 """The executor: the same results in this process, in several processes and on Ray, also if workers die."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Fetch: every row ends as exactly one image or exactly one named miss, whatever the server does."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import os

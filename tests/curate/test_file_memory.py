@@ -1,7 +1,5 @@
 """What was read of photos is used until something that decides it changes; the result is that of a fresh reading."""
 
-from __future__ import annotations
-
 import json
 import os
 import sqlite3

@@ -1,7 +1,5 @@
 """Faults: each row is charged to its first, and nothing else is dropped."""
 
-from __future__ import annotations
-
 import shutil
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Flickr's API: every photo of a span, though no query shows more than 4,000 and no total can be trusted."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json

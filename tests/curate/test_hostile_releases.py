@@ -1,7 +1,5 @@
 """A release from elsewhere: nothing is written outside the output folder, and damage is one sentence with the file."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

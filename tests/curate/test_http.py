@@ -1,7 +1,5 @@
 """One policy for requests to others: repetitions, pauses, deadlines, secrets; and the journal of what was asked."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

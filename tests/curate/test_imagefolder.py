@@ -1,7 +1,5 @@
 """The imagefolder export: each class has a folder of its own, whatever its name."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Judges: an endpoint with every fault, answers that are paid once, CLIP, and what they decide without people."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Label Studio both ways: what we write follows its task format, and what it exports becomes answers."""
 
-from __future__ import annotations
-
 import json
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path

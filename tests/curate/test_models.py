@@ -1,7 +1,5 @@
 """Models come from a hub (here: one on loopback), from a folder or from training; a missing one is said at once."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Parquet columns of every type in every role: each row becomes a record or is dropped with a reason."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from pathlib import Path
 from typing import Any

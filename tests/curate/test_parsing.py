@@ -1,7 +1,5 @@
 """Whole-column text decoding against the standard library, value by value."""
 
-from __future__ import annotations
-
 from urllib.parse import unquote_plus
 
 import pyarrow as pa

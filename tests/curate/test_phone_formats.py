@@ -1,7 +1,5 @@
 """Photos as phones write them: HEIC with its extra, AVIF; stored as JPEG; the message names the extra."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

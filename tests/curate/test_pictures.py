@@ -1,7 +1,5 @@
 """Pictures as people see them, whatever their bytes: cases 14, 15, 17, 21, 22 and 23 of inputs that people reported."""
 
-from __future__ import annotations
-
 import io
 import logging
 import random

@@ -1,7 +1,5 @@
 """Pre-training: views as in torchvision, the loss by definition, interruptions, several processes, features."""
 
-from __future__ import annotations
-
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace

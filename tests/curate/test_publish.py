@@ -1,7 +1,5 @@
 """Publishing: n images per class and bucket, splits that keep uploaders together, a release that can be verified."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Publishing to a Hub on loopback and back: resumable, private, one commit, nothing of others deleted, no token."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator

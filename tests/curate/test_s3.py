@@ -1,7 +1,5 @@
 """Metadata on S3: a moto server on loopback, behind a proxy that cuts connections."""
 
-from __future__ import annotations
-
 import random
 import socket
 import threading

@@ -1,7 +1,5 @@
 """Releases in a bucket: side by side, complete when SHA256SUMS is there, whatever the service answers on the way."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path

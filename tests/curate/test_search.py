@@ -1,7 +1,5 @@
 """Search: exact search equals brute force for any threads, blocks and files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

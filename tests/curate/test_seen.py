@@ -1,7 +1,5 @@
 """What encoders may have seen: claims with a source, and nothing guessed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What seeds decide: which images a release has, in which order, and who is tested. Bounds are five standard errors."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A slow host delays nobody else, and changes nothing: the same bytes, and no photo is fetched twice."""
 
-from __future__ import annotations
-
 import math
 import subprocess
 import sys

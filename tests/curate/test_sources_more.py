@@ -1,7 +1,5 @@
 """What single sources do beyond the common contract: dates of a folder, images inside tables."""
 
-from __future__ import annotations
-
 import functools
 import http.server
 import io

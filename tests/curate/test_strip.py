@@ -1,7 +1,5 @@
 """Removal of metadata: pixels stay, personal data goes, and a broken file is an error."""
 
-from __future__ import annotations
-
 import io
 import struct
 import zipfile

@@ -1,7 +1,5 @@
 """Validation: what workers see, what they answer, and CLEAR's verdict in each of its interpretations."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

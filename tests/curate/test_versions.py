@@ -1,7 +1,5 @@
 """Versions of a release: which new images may join, what stays in its tar, and what each bucket consists of."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """YFCC100M metadata: every real form, every kind of damage, every row accounted for."""
 
-from __future__ import annotations
-
 import bz2
 import contextlib
 import re

@@ -1,7 +1,5 @@
 """How models age: constructed matrices with known answers, properties, and real runs."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable

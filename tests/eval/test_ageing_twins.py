@@ -1,7 +1,5 @@
 """The parts of ageing against NumPy's functions and plain Python, with tests that were not made (NaN)."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Shipped baselines hold against their manifests and make a site; new submissions are verified in pull requests."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

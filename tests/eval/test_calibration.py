@@ -1,7 +1,5 @@
 """Calibration by age: against torchmetrics, scikit-learn and known answers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Interactive charts in a real browser: drawn from the page alone, usable by keys, and names from outside are text."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

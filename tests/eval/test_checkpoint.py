@@ -1,7 +1,5 @@
 """States of interrupted runs: data only. A prepared file runs nothing."""
 
-from __future__ import annotations
-
 import pickle
 import zipfile
 from collections import Counter, defaultdict

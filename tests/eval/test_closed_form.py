@@ -1,7 +1,5 @@
 """Learners with a closed form against scikit-learn and slow transcriptions of their papers."""
 
-from __future__ import annotations
-
 import tracemalloc
 from collections.abc import Callable
 from typing import Any

@@ -1,8 +1,6 @@
 """Finished rows are used again only if nothing changed that decides them: code of one's own, what it imports, what it
 was given, driftline itself."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

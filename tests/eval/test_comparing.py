@@ -1,7 +1,5 @@
 """Paired tests, ties, ranks, slices: against statsmodels, scipy and known answers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch

@@ -1,7 +1,5 @@
 """The control: times permuted by visits, its runs, and what follows for ageing."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections import Counter

@@ -1,7 +1,5 @@
 """Networks on images: augmentation of batches against pixel by pixel, gradients against autograd, every method."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Several draws of one composed stream: each seed has its own samples, and all are summarised as one stream."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

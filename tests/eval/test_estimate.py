@@ -1,7 +1,5 @@
 """What a grid will cost, told before it starts, against what it did."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from pathlib import Path

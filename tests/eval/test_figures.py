@@ -1,7 +1,5 @@
 """Charts: well-formed, legible, and told in words too; the near-future page holds the paper's figures."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Seq-to-Final: objectives against literal twins, fits, searches, the store, methods, and bad input."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress

@@ -1,7 +1,5 @@
 """Seq-to-Final's networks and pictures, as numbers: scores, ends of paths, projections, SVCCA; and what they refuse."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

@@ -3,8 +3,6 @@
 Torch's device "meta" stands in for a GPU: it has shapes and no numbers, and refuses to mix with the CPU's tensors.
 """
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Logs as strangers have them: spellings that are read, others that end in a sentence, and notes that are true."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

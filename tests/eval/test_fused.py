@@ -1,7 +1,5 @@
 """The C kernel against the loop in torch, its slow twin."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec

@@ -1,7 +1,5 @@
 """From what a learner is handed, no later label or sample can be reached: not by attributes, nor behind arrays."""
 
-from __future__ import annotations
-
 import mmap
 import types
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Other people's code under our protocols: it repeats by seed, sees no test, and learns."""
 
-from __future__ import annotations
-
 import functools
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The kernel on processors that this machine is not: compiled for them and run by an emulator (Debian's qemu-user)."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The memory of vectors: exact answers against brute force and faiss, whatever the blocks; recall of the index."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

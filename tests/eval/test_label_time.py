@@ -1,7 +1,5 @@
 """Case 39: labels that come later than their samples, each at its own time, and which one each protocol shows when."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Classes that first appear in a later step, and images under learners that compare or classify frozen features."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from typing import Any

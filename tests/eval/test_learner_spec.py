@@ -1,7 +1,5 @@
 """Learners by package.module:Name, from Python, in worker processes, with settings; failures are one sentence."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The ledger: any changed byte is found, nothing acknowledged is lost."""
 
-from __future__ import annotations
-
 import dataclasses
 import errno
 import json

@@ -1,7 +1,5 @@
 """Attacks on a ledger of 100 entries: what each does to the file, and the sentence that names it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

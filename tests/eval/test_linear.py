@@ -1,7 +1,5 @@
 """The fast linear head against its slow twin (autograd, DataLoader-like loop) and against scikit-learn."""
 
-from __future__ import annotations
-
 import tracemalloc
 from typing import Any
 

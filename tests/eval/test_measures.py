@@ -1,7 +1,5 @@
 """Measures of other papers by hand, intervals against scipy, and the grid in processes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,8 +1,6 @@
 """A row runs what its name says: replay replays, what is frozen stays, a memory has its size, a setting changes
 something or is refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Bounded memories against literal twins and their own promises."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Each method's gradient against autograd of its own equation; each mechanism against its definition."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The near-future protocol against a literal loop; budgets, delays, resuming, and every bad stream."""
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path

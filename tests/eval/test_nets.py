@@ -1,7 +1,5 @@
 """Networks: as large as the paper says, the same functions as torchvision's, and normalisation as torch's."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

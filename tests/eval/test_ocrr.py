@@ -1,7 +1,5 @@
 """Online correction recovery: the loop against a literal one, policies, scenarios, votes, and every bad input."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Networks on images under near-future, where steps have very different sizes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

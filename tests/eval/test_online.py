@@ -1,7 +1,5 @@
 """Online learners: updates against torch's own, losses against autograd, samplers against their definitions."""
 
-from __future__ import annotations
-
 import copy
 from collections import Counter
 from typing import Any

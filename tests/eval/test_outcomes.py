@@ -1,7 +1,5 @@
 """Outcomes: what a learner answered for each sample of each test, equal to the rows, compact, and enough for scores."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The table over all protocols and streams: ranks, what differs, what was skipped."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

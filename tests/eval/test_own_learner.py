@@ -1,7 +1,5 @@
 """What a learner of a stranger must have, what it may have, and that nobody writes into it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Probabilities of classes beside the outcomes: asked for by a setting, checked, resumed, and nothing else changes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

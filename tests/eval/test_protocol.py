@@ -1,7 +1,5 @@
 """A protocol of the user's own: class, instance or package.module:Name; rows, report, workers; nothing from a file."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Which score ranks, and which results may be ranked with each other."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """DER, DER++ and iCaRL against literal transcriptions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The first screen of a report: what it says follows from the rows; poor streams and old rows say what is missing."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """The report as a site: pages of protocols, learners and streams; links lead somewhere; anybody can read it."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

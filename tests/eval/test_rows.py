@@ -1,7 +1,5 @@
 """Stored rows that were damaged: the file is named, and the way out works."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The grid: settings reach whom they belong to, failures stay with their learner, finished runs are not repeated."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Time-gated evaluation: steps before and after what an encoder may have seen, and the gap between them."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The log of a model in service: the worked example, what is refused, what is marked, and what simulation shows."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

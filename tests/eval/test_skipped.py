@@ -1,7 +1,5 @@
 """A learner that cannot run is skipped with its reason; the others go on, under every protocol."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

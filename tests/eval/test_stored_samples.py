@@ -1,7 +1,5 @@
 """A learner trains on no more past samples than its memory declares, and reports the bytes of all that it stores."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any

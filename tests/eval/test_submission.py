@@ -1,7 +1,5 @@
 """Submissions: packed, checked, scored again, run again; edited ones are caught."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

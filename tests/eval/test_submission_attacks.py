@@ -1,7 +1,5 @@
 """Attacks on submissions: each is named in one sentence, and none gets onto a board."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Texts: tables and what they must not hold, encoders, and the learners that read: LoRA and a language model."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import time

@@ -1,7 +1,5 @@
 """Tuning looks at samples that are not scored and at nothing else, and says what it chose."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, cast

@@ -1,7 +1,5 @@
 """Two sets of runs against each other, and results for other programs."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace

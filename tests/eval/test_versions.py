@@ -1,7 +1,5 @@
 """Streams of two versions of one release: their scores are compared on what they share, and refused elsewhere."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

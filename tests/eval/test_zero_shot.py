@@ -1,7 +1,5 @@
 """Class texts of streams, and the learners that compare samples with them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

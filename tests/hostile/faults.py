@@ -6,8 +6,6 @@
 same job again without a fault: that must end in the bytes of an undisturbed job, and say nothing but sentences.
 """
 
-from __future__ import annotations
-
 import argparse
 import ctypes
 import hashlib

@@ -5,8 +5,6 @@
 A crash is stored below `crashers/`, which the tests read again.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Further readers of bytes from outside: imports of other benchmarks, marketplaces, judges."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Jobs for `hostile.faults`: a run of few photos that grows, heals, and cleans its store."""
 
-from __future__ import annotations
-
 import atexit
 import socket
 import subprocess

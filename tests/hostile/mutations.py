@@ -1,7 +1,5 @@
 """Changes of a file: of its bytes, or of what they mean (a value in JSON, a member of a zip, a column of a table)."""
 
-from __future__ import annotations
-
 import ast
 import io
 import json

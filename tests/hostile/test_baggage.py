@@ -1,8 +1,6 @@
 """img2dataset brings wandb, opentelemetry and albumentations, which would talk to others, and torch, which takes
 seconds: none is started."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -3,8 +3,6 @@
 `make fuzz` does the same at more calls, and for a whole run.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -3,8 +3,6 @@
 `make fuzz` does the same with 10,000 inputs each.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Input that costs more than it looks, and rows that would take others with them: each limit and each sentence."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

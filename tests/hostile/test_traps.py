@@ -1,7 +1,5 @@
 """In the place of each file of each reader: code in a pickle, and a header of petabytes. Neither is run or made."""
 
-from __future__ import annotations
-
 import io
 import pickle
 import zipfile

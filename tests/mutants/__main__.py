@@ -7,8 +7,6 @@ large libraries imported for each mutant. Real data of `../shared` is not beside
 are killed, and at once if a module comes from another tree than the copy: its wrong lines would never run.
 """
 
-from __future__ import annotations
-
 import argparse
 import multiprocessing
 import os

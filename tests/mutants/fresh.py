@@ -1,7 +1,5 @@
 """The runner of mutants in a process of its own: it forks, which the threads of the libraries of other tests forbid."""
 
-from __future__ import annotations
-
 import importlib
 import multiprocessing
 import sys

@@ -1,7 +1,5 @@
 """The table of mutants: one line of the source each, wrong in a way that a reader of results would not see."""
 
-from __future__ import annotations
-
 import tomllib
 from collections import Counter
 from collections.abc import Sequence

@@ -4,8 +4,6 @@
 stream grows, drifts and lacks classes, so that methods end far from each other: one that passes as another fails.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

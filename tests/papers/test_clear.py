@@ -1,7 +1,5 @@
 """CLEAR's equations on hand-made matrices, and its findings on a drifting stream [CLEAR, sec. 5, supplement 3]."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from support.helpers import drifting

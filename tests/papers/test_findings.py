@@ -1,7 +1,5 @@
 """docs/studies/findings.md: what no other test repeats of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -4,8 +4,6 @@ Banking77's sentence vectors (77 intents), cut to 16 dimensions so that no class
 need no file, in runs of one intent as a user's uploads come; batches of 16, five updates each.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import Any

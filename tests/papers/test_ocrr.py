@@ -1,8 +1,6 @@
 """The reference's run on Banking77 and CLINC150, system by system: those that draw nothing exactly, trained ones within
 the noise of seeds (figures: the specification's record of the unmodified reference)."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from pathlib import Path

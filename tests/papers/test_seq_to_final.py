@@ -1,8 +1,6 @@
 """Seq-to-Final's findings at small scale: CIFAR-10 at half its height and width, Conv-1, fewer samples; and on vectors
 that need no file, in clusters that move, with two layers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

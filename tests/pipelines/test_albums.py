@@ -1,7 +1,5 @@
 """Albums with gaps, thin years and concepts that nobody sees end in a release, or in a sentence."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Local validation: the marketplace's page, answers that survive kills, and a run that goes on with them."""
 
-from __future__ import annotations
-
 import resource
 import shutil
 import threading

@@ -1,7 +1,5 @@
 """Auditing: what is planted is found."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,7 +1,5 @@
 """The browse page: every photo with its fate, counts that add up, exact neighbours, a server that stays local."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """What leaves the machine: a release by default settings names no folder, no token and nothing that needs no credit."""
 
-from __future__ import annotations
-
 import itertools
 import shutil
 import zipfile

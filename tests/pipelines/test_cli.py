@@ -1,7 +1,5 @@
 """The command line: exit codes, one clear paragraph, one JSON document; and every bad input that a user may bring."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Configuration: every mistake is answered with file, line, key, and what is allowed."""
 
-from __future__ import annotations
-
 import importlib
 import runpy
 import sys

@@ -1,7 +1,5 @@
 """A plan says what a run does, and a dry run what `grow` does, of six small albums drawn by rules."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
 """The demo's world ages: what is learned on its early photos fails on later ones, on the features that the demo
 evaluates. Nothing in the learners knows of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

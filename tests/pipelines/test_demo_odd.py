@@ -1,7 +1,5 @@
 """Odd files of the demo's world: a turned photo looks as before, 16 bits keep their greys, hidden pixels hide."""
 
-from __future__ import annotations
-
 import io
 from collections import Counter
 from pathlib import Path

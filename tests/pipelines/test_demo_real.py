@@ -1,8 +1,6 @@
 """The pictures of `driftline demo --real`: free, dated, none seen by the network. test_wheel.py goes the
 whole way with a few."""
 
-from __future__ import annotations
-
 import csv
 import io
 import zipfile

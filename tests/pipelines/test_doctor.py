@@ -1,7 +1,5 @@
 """What the doctor says of this machine."""
 
-from __future__ import annotations
-
 import numpy
 import pytest
 from support.console import document, inside

@@ -1,7 +1,5 @@
 """What was dropped is listed with its place; one photo is found by path, file name, URL or id."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

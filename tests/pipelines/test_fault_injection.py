@@ -3,8 +3,6 @@
 DRIFTLINE_FAULT_URLS=10000 does it with more.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import os

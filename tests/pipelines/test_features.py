@@ -1,7 +1,5 @@
 """A catalogue's labels, backbone features and near copies, from a folder of pictures to a release."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """People who annotated are forgotten after a release: no byte names them, and the labels and counts stay."""
 
-from __future__ import annotations
-
 import shutil
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The Grid, `annotate`'s default view, as a person uses it; then every later command."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from pathlib import Path

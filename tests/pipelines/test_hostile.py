@@ -1,7 +1,5 @@
 """The whole command line with hostile values for every option: an exit code of 0 to 3 and one message, no traceback."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """The journey on a tiny photo world: every kind of dirt has its name, labels are right, nothing is repeated."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """A run with judges: people are asked less, nothing is paid twice, and the card says what people confirmed."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

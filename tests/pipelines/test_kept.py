@@ -1,7 +1,5 @@
 """Nothing finished is lost: typos, changed settings, outages, kills between two steps, damaged files."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """A run that is killed and started again ends in the same bytes as one that was left alone."""
 
-from __future__ import annotations
-
 import os
 import socket
 import time

@@ -1,7 +1,5 @@
 """The manual's page of learners names every learner of driftline, with a guide of its own."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 from typing import get_args

@@ -1,7 +1,5 @@
 """Nothing paid for is thrown away: what was fetched, embedded or answered is used again, and the bytes are the same."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """A run that grows is killed, meets a full disk, other bytes behind an address; frozen buckets keep their members."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import multiprocessing

@@ -1,7 +1,5 @@
 """A command that fails leaves no file where it was called, also no hidden one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A run looks at a folder of photos once before its work and once after it, and sees what changes in between."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from pathlib import Path

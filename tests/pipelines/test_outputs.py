@@ -1,7 +1,5 @@
 """A typo in --out: nothing that is finished is replaced by something else, and nothing outdated stays."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A plan says what a run needs, by hand-counted numbers, and changes nothing."""
 
-from __future__ import annotations
-
 import bz2
 import json
 import re

@@ -1,7 +1,5 @@
 """A batch on the platforms: the files of Turkle, MTurk's requester pages and Prolific, and the way back."""
 
-from __future__ import annotations
-
 import base64
 import csv
 import json

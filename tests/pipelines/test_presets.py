@@ -1,7 +1,5 @@
 """Presets: where data comes from."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """`driftline models train`, `stream encode`: from a run's photos to features of its release."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Prompts on the browse page: what they bring, marks that outlive the server, prompts saved, a local server."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

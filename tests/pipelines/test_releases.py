@@ -1,7 +1,5 @@
 """What a release holds: rounds until it is full, what is kept beside it, what was taken back, and what changed."""
 
-from __future__ import annotations
-
 import csv
 import io
 import os

@@ -1,7 +1,5 @@
 """`driftline reproduce`: lists of the papers' tables and figures, verdicts, what is missing; every paper's --quick."""
 
-from __future__ import annotations
-
 import csv
 import json
 import shutil

@@ -1,7 +1,5 @@
 """The retrieve stage: rules of our own on a whole run, a limit on memory."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections import Counter

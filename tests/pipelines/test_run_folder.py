@@ -1,7 +1,5 @@
 """A run folder from Python: begin, run, look, open its release; and what it and the release show in a notebook."""
 
-from __future__ import annotations
-
 import base64
 import io
 import shutil

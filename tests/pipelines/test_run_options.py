@@ -1,7 +1,5 @@
 """Options of commands that work on a run folder, where no other file tests them: what each is for."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from pathlib import Path

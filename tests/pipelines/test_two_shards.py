@@ -1,7 +1,5 @@
 """A run of two shards and two workers, where something is taken away: nothing is left to embed, but shards change."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A photo of which only the year is known is in no bucket of a month, until a person settles its date."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """A photo that its owner withdrew leaves every later command of the run, and other runs that share its store."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

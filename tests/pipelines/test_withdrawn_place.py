@@ -1,7 +1,5 @@
 """One photo is withdrawn from a published release: its place stays empty, and nothing else changes, twice."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An album that grows for a year: twelve months, two annotators, a kill a month, and a release each time."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal

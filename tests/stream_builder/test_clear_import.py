@@ -1,7 +1,5 @@
 """CLEAR's official layouts give the stream of the release that they were made from; damage is one sentence."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

@@ -1,7 +1,5 @@
 """Composition: which samples are drawn, which steps share them, growing shifts, and what `paper-code` changes."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Corruptions: each severity changes more than the one before it, and nothing moves the picture; the same draws again
 give the same images, whatever the blocks."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

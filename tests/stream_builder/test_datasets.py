@@ -1,7 +1,5 @@
 """Datasets of every format are one object: folders, arrays, releases, CIFAR's official files."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import pickle

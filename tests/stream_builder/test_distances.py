@@ -1,7 +1,5 @@
 """Distances against libraries and brute force."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

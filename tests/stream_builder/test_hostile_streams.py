@@ -1,7 +1,5 @@
 """A stream from elsewhere: damage is one sentence that names the file, and nothing outside its folder is read."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

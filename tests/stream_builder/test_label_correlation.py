@@ -1,7 +1,5 @@
 """The blind classifier against a literal twin, a closed form, and the reference simulation."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a stream shows in a notebook: steps, sizes, drift and images, escaped and fast."""
 
-from __future__ import annotations
-
 import base64
 import io
 import re

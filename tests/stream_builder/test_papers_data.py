@@ -1,7 +1,5 @@
 """CIFAR as the papers used it: published draws, sub-classes, and the distances of table 5."""
 
-from __future__ import annotations
-
 import math
 import shutil
 from pathlib import Path

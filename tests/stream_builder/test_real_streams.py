@@ -1,7 +1,5 @@
 """Time order, held-out classes, yearbooks: streams without synthetic shifts."""
 
-from __future__ import annotations
-
 import csv
 from collections import Counter
 from pathlib import Path

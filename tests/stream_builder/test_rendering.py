@@ -1,7 +1,5 @@
 """Fast paths of composing: the bytes of a seed stay what they were, and each path equals its slow twin."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from typing import Any

@@ -1,7 +1,5 @@
 """Shifts are exact: against torchvision and the specification's tables, and in their order; and their grammar."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """No test sample shares an uploader or is a near copy of a training sample, unless that is asked for by name."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Streams: what goes in comes out; errors name what is wrong."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Options of `driftline stream …`: each changes what it says, and the stream is the one that the function makes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Loaders: the same batches for any number of workers, images that are decoded when asked for, Avalanche."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

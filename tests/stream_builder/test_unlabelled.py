@@ -1,7 +1,5 @@
 """Samples without labels: stored, hashed, encoded, and used by the learners that need them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

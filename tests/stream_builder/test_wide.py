@@ -1,7 +1,5 @@
 """Streams of pixels: more numbers a sample than samples; and streams too large for exact distances."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A small run with a release, whose images two people answered: one on the page, one of a crowd."""
 
-from __future__ import annotations
-
 import atexit
 import shutil
 import sqlite3

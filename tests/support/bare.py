@@ -1,8 +1,6 @@
 """A user with little: `python bare.py FOLDER COMMAND…` runs a command that has no network but loopback, can write below
 FOLDER and nowhere else (not into its packages, not into its home), and finds no compiler. Linux only."""
 
-from __future__ import annotations
-
 import ctypes
 import fcntl
 import os

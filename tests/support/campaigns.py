@@ -1,7 +1,5 @@
 """Answers for tests of verdicts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pyarrow as pa

@@ -4,8 +4,6 @@
 It answers by the class of the last example in the prompt, or badly on demand.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import time

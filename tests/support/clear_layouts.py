@@ -1,7 +1,5 @@
 """A small CLEAR-10 in the layouts that its authors publish, made from a release of ours."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections import defaultdict

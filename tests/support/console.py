@@ -1,8 +1,6 @@
 """The `driftline` command, or a script, in a process of its own, forked from one that has its imports: three seconds
 less a call."""
 
-from __future__ import annotations
-
 import atexit
 import inspect
 import io

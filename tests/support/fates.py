@@ -1,7 +1,5 @@
 """What becomes of pictures and of photos in a folder: another process imports this, too."""
 
-from __future__ import annotations
-
 from hashlib import sha256
 from pathlib import Path
 from typing import Any

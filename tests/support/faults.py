@@ -1,7 +1,5 @@
 """A loopback server whose addresses misbehave by name: `/KIND/N`. Everything that was met in the wild, on purpose."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import math

@@ -7,8 +7,6 @@ ignored. Not documented, but met: past the last page the last one comes again, t
 windows give a part of their photos only (`lossy`).
 """
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 """One process has imported what commands need, which takes seconds; those that tests start are forked from it. Workers
 of pytest-xdist share it: each stays connected, and it ends with the last of them."""
 
-from __future__ import annotations
-
 import atexit
 import gc
 import multiprocessing

@@ -5,8 +5,6 @@ Its contract is that client at work. The Hub's OpenAPI document (https://hugging
 the same paths.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

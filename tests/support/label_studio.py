@@ -9,8 +9,6 @@ packages, so that the tests compare with what it wrote. `tasks.json` and `config
 SDK's: a project's tasks, annotated by its own generator, through its own converter.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile

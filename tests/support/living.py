@@ -1,7 +1,5 @@
 """A small photo world whose metadata arrives in pieces, with counts of what a run asks and computes."""
 
-from __future__ import annotations
-
 import bz2
 import hashlib
 import sqlite3

@@ -1,7 +1,5 @@
 """Logs of a model in service with a known truth: each is one claim that `driftline age` could get wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 So `driftline age` is checked on streams whose answers are known.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """Execute notebooks as a reader would: cell by cell, showing the last line's value. `python notebooks.py FILE…`, in one
 process and in the working directory; prints one JSON line for each: seconds, and what was shown."""
 
-from __future__ import annotations
-
 import ast
 import json
 import sys

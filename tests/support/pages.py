@@ -1,7 +1,5 @@
 """Local pages in tests: a served app, a real browser, what axe finds."""
 
-from __future__ import annotations
-
 import shutil
 import threading
 import time

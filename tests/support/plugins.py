@@ -1,7 +1,5 @@
 """Packages of somebody else: a module and its metadata in a folder, as an installer leaves them."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 import tomllib

@@ -1,7 +1,5 @@
 """A small exported folder to publish: release.json, README.md, a folder of data, SHA256SUMS."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

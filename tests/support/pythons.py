@@ -4,8 +4,6 @@ FOLDER is filled with the locked wheels of each Python, from the package index; 
 environment with each of them, without network, and removes it. pytest's report has the seconds of each part.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

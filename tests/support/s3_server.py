@@ -5,8 +5,6 @@ API reference, "Error responses" and ListObjectsV2.
 boto3, the service's own client, is what speaks to it.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager

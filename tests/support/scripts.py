@@ -1,8 +1,6 @@
 """Scripts, each in a fork of one process that has their imports: `python scripts.py MODULE…`. A line of stdin is JSON,
 [code, folder]: the script writes `stdout` and `stderr` there, and a line of stdout is its exit code."""
 
-from __future__ import annotations
-
 import atexit
 import gc
 import json

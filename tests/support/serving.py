@@ -1,7 +1,5 @@
 """A loopback server while a test needs it."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

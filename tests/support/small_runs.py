@@ -1,7 +1,5 @@
 """Small folders that driftline itself writes, made once in a process: a run, one that waits, its stream, its rows."""
 
-from __future__ import annotations
-
 import atexit
 import shutil
 import tempfile

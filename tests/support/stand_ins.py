@@ -5,8 +5,6 @@ the `RULES` of Flickr's and the Hub's is one sentence of the document, with a sw
 must fail its contract (contracts/test_stand_ins.py), so that no rule is there without a test.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

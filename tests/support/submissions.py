@@ -1,7 +1,5 @@
 """Submissions as somebody edits them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import zipfile

@@ -1,7 +1,5 @@
 """An encoder of another package: the mean colour of an image, or the length of a text."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

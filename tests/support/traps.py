@@ -1,7 +1,5 @@
 """Files that would run code if they were unpickled."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A real Turkle (the self-hosted clone of MTurk) on loopback, with its own database, for the loop of a batch."""
 
-from __future__ import annotations
-
 import os
 import re
 import socket

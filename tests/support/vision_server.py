@@ -1,8 +1,6 @@
 """The chat completions of `chat_server` with images and JSON schemas, after
 https://developers.openai.com/docs/guides/structured-outputs and …/guides/images-vision, read on 27 November 2026."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Work for worker processes, which import it by name."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

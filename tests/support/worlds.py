@@ -4,8 +4,6 @@ All random numbers follow from fixed seeds that were chosen before any result wa
 For another choice of seeds, the false-alarm rate of `across_seeds` is at most 10⁻⁶ a call.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """Tasks as Ray tasks, on the cluster of RAY_ADDRESS or on a local node."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar

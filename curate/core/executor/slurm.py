@@ -4,8 +4,6 @@ Time, memory, partition and account are sbatch's own variables (SBATCH_TIMELIMIT
 cluster ends (time limit, lost node, preemption) is submitted again; jobs that are done are not.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """How many threads torch uses: one where the order of summation counts, the idle cores where it does not."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

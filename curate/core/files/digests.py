@@ -1,7 +1,5 @@
 """Digests of files and folders: of inputs (cached), and of what a stage wrote."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

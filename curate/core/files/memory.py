@@ -1,7 +1,5 @@
 """What was read of files, kept by their stamps (`walk.Entry`): a file is read again if its stamp is another one."""
 
-from __future__ import annotations
-
 import hashlib
 import sqlite3
 import time

@@ -1,7 +1,5 @@
 """What is below a folder, and the stamp of each file, by which a change of it is seen."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Arrays from outside: .npy files, opened without reading them, and .npz files, read within limits."""
 
-from __future__ import annotations
-
 import math
 import warnings
 import zipfile

@@ -1,7 +1,5 @@
 """SQLite files of a run and its store."""
 
-from __future__ import annotations
-
 import sqlite3
 from pathlib import Path
 from typing import Any

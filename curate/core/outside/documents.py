@@ -1,7 +1,5 @@
 """Documents from outside, checked before use: JSON against a schema, text, lists of checksums."""
 
-from __future__ import annotations
-
 import io
 import re
 from pathlib import Path

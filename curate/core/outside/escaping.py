@@ -3,8 +3,6 @@
 HTML is escaped by Jinja and `html.escape`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

@@ -7,8 +7,6 @@ own requests); S3 and the Hugging Face Hub, whose libraries sign and resume.
 They use `seconds_after` and `Policy` where the library leaves the pauses to its caller.
 """
 
-from __future__ import annotations
-
 import math
 import random
 import re

@@ -1,7 +1,5 @@
 """What an image file is, by its first bytes: never by its name, nor by what was opened before it."""
 
-from __future__ import annotations
-
 from functools import cache
 
 HEAD = 64

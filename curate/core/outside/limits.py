@@ -1,7 +1,5 @@
 """What input may cost, in one place. Limits that belong to a setting are with the setting (`fetch`, `eval`)."""
 
-from __future__ import annotations
-
 DOCUMENT = 256 << 20
 """bytes of a JSON or YAML document, which is read as a whole"""
 SIDECAR = 1 << 20

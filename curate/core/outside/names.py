@@ -1,7 +1,5 @@
 """Names and numbers from outside: names → paths that stay in their folder; texts that are numbers from 0."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from pathlib import Path

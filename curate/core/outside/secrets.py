@@ -1,7 +1,5 @@
 """What must not be shown of addresses: they open what they name for everybody who reads them."""
 
-from __future__ import annotations
-
 import re
 from urllib.parse import unquote
 

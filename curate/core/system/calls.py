@@ -1,7 +1,5 @@
 """Calls that differ between operating systems, or that Windows does not have."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import os

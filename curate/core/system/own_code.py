@@ -5,8 +5,6 @@ What cannot be read as text or data, as a class or function of a notebook's cell
 again.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 import sys

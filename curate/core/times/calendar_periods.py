@@ -1,7 +1,5 @@
 """Years, months, weeks and days as periods, or a number of parts."""
 
-from __future__ import annotations
-
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.outside.names import is_count
 

@@ -1,7 +1,5 @@
 """Dates in the name of a photo and of its folders; and all places where a photo's date may be."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime

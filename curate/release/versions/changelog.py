@@ -1,7 +1,5 @@
 """Successive releases: how much changed, which version number this requires, and which images were withdrawn."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

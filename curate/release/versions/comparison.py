@@ -5,8 +5,6 @@ learner's score also depends on all it was trained on: it may be compared only i
 it learned is the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import takewhile
 from typing import Any

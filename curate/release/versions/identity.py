@@ -5,8 +5,6 @@ image) and, for each kind of features, of the vectors; both in the order of ids,
 otherwise. `unlabelled` has a hash for each bucket whose unlabelled images the release holds, of their ids and SHA-256.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence

@@ -7,8 +7,6 @@ stream. If the faster program lbzip2 is installed, it is used first; what it can
 that a damaged file gives the same bytes with and without it.
 """
 
-from __future__ import annotations
-
 import bz2
 import itertools
 import shutil

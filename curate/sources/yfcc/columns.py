@@ -1,7 +1,5 @@
 """The 23 text columns of YFCC100M records → the table's columns, checked and decoded, whole columns at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -5,8 +5,6 @@ bad UTF-8, a single carriage return, an endless line) is halved until its bad li
 one. The records do not depend on the cuts between blocks.
 """
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Iterator
 from pathlib import Path

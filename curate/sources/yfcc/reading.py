@@ -1,7 +1,5 @@
 """Records of YFCC100M metadata files."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator
 from functools import partial

@@ -3,8 +3,6 @@
 Items, workers and labels are numbered from 0. A set of ticked checkboxes is one label.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -5,8 +5,6 @@ forms that marketplaces write: one column with values joined by `|`, one column 
 elements, a Python list (Turkle), the XML of the API.
 """
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import hmac

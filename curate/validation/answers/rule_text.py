@@ -1,7 +1,5 @@
 """The rule that decided on labels and the answers that were given, in words, for cards and Croissant."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

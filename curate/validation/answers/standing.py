@@ -4,8 +4,6 @@ A row is of a photo, by its SHA-256, and of a concept of the page that people re
 of a single answer or person. It stands until enough new answers to the photo are there, or the page changes.
 """
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

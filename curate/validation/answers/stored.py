@@ -5,8 +5,6 @@ every option that there is now, with the same text; ticks of options that are go
 option cannot have ticked it.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections import Counter

@@ -4,8 +4,6 @@ CLEAR keeps an image if 2 of 3 workers agree on the single expected label and to
 supplement 1]. Where this text is ambiguous, a setting selects the interpretation.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence

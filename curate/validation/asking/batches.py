@@ -4,8 +4,6 @@ No file that a worker can see shows the expected class: an address such as `…/
 The modules of `platforms/` bring a batch into the form of a marketplace.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib.resources import files

@@ -3,8 +3,6 @@
 Classes with too few accepted images get further candidates, until they are full or no candidates remain.
 """
 
-from __future__ import annotations
-
 import math
 import shutil
 from collections import Counter, defaultdict

@@ -3,8 +3,6 @@
 A new platform is one function here and one line in `PLATFORMS` (`__init__.py`), or an entry point of another package.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@
 machine to machine, and then so does a stream's hash. A stream whose data must not be passed on is not there.
 """
 
-from __future__ import annotations
-
 import json
 import zipfile
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The loops of both CLEAR protocols [CLEAR, sec. 4; supplement 3]."""
 
-from __future__ import annotations
-
 import copy
 import time
 from collections.abc import Iterator, Sequence

@@ -4,8 +4,6 @@ R[i, j] is the accuracy on step j after learning step i. Backward transfer is an
 difference of GEM.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import zip_longest

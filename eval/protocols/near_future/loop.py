@@ -7,8 +7,6 @@ since prediction is pure. A learner that works sample by sample learns each samp
 next. Labels are shown, and their samples learned, in the order of `driftline.eval.reveals`.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

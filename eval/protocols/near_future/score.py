@@ -1,7 +1,5 @@
 """Scores from rows: online and near-future accuracy, retention [near-future accuracy, sec. 3 and 4]."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

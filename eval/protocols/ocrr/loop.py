@@ -1,7 +1,5 @@
 """The loop: predict; if wrong, the policy decides; correct. Tests at the start, every few samples, and at the end."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext

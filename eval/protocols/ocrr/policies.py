@@ -9,8 +9,6 @@ wrong:P              with probability P it names another class, each equally lik
 confident:P          only errors with at least this confidence (see `Learner.confidence`)
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

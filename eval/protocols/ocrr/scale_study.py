@@ -1,7 +1,5 @@
 """OCRR's scale study: what a substrate of many samples costs and finds, by exact search and by each index."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A stream split into seed data, a stream of the novel distribution, and two test sets."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

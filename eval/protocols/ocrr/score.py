@@ -1,7 +1,5 @@
 """Scores from rows: where novel and original accuracy end, and how many corrections it took [OCRR]."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

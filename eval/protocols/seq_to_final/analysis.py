@@ -1,7 +1,5 @@
 """The numbers behind the figures: interpolation paths, projections, SVCCA, the pull between adjacent times."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The loop: all steps' train and validation data, then the last step's test."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from dataclasses import replace

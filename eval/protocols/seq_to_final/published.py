@@ -4,8 +4,6 @@ Its `sft` is the highest test accuracy of three schedules (its summary script); 
 Side modules of one layer are whole blocks in ConvNets: the paper prints those under -B.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Mapping
 from functools import cache

@@ -1,7 +1,5 @@
 """Networks of finished runs, from the store: at each step, and on the way through the last one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Results for other programs: tidy CSV and Parquet, and LaTeX tables."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """The charts of pages, as files."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """The scores of a document as text, for a terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from driftline.eval.experiment.tune import choice_text

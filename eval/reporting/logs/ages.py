@@ -1,7 +1,5 @@
 """`dl.age`: the log of a model in service, from Python."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass

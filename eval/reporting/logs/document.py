@@ -1,7 +1,5 @@
 """`age --json`: what a log says, as plain data; limits of `--alarm`, crossed with confidence or not."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The page of `driftline age`: the answer first, then curves, tables, and what is not known."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

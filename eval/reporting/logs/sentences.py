@@ -3,8 +3,6 @@
 Only what an older version is behind a newer one in the same period is staleness; else accuracy falls.
 """
 
-from __future__ import annotations
-
 import math
 
 from markupsafe import Markup

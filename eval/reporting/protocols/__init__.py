@@ -1,7 +1,5 @@
 """What the report says and draws about a protocol, by the protocol's name. One without an entry has the base page."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

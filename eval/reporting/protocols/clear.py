@@ -1,7 +1,5 @@
 """CLEAR's tables over several features of one release: network × features × method [CLEAR, supplement, tables 6–9]."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from driftline.eval.plotting.charts import Section

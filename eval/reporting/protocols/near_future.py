@@ -1,7 +1,5 @@
 """The paper's figures: the reversal, the blind curve, running accuracy, retention, samplers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

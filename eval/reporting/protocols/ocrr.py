@@ -1,7 +1,5 @@
 """Recovery over corrections, what is forgotten meanwhile, and what storage buys."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tables as the paper's 8 to 14: a row a network, a column a method, with its rules for bold and italic."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 

@@ -1,7 +1,5 @@
 """Presets: one YAML file each with what differs from the defaults. `driftline init` writes every setting, commented."""
 
-from __future__ import annotations
-
 import difflib
 import json
 from collections.abc import Sequence
