@@ -1,7 +1,5 @@
 """Rows: raw counts of one run, on disk; scores are computed from them and from nothing else."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -142,7 +140,7 @@ _NO_ROW = Row("", 0, 0)
 
 
 @cache
-def schema() -> pa.Schema:
+def schema() -> "pa.Schema":
     """The columns of `rows.parquet`, with their types."""
     import pyarrow as pa
 
