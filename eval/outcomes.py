@@ -328,7 +328,7 @@ def _read(path: Path, source: Any) -> dict[str, Labels]:
     """The columns; a file of a few bytes may claim millions of records."""
     import pyarrow as pa
 
-    from driftline.curate.core.outside.tables import BoundedParquet
+    from driftline.curate.foreign.tables import BoundedParquet
 
     try:
         with BoundedParquet(pa.BufferReader(source) if isinstance(source, bytes) else source, path) as file:

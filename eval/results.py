@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from driftline.curate.core.notebook import Strong, table
+from driftline.curate.foreign.notebook import Strong, table
 from driftline.eval.protocol import primary_of, scores_of
 from driftline.eval.reporting.files.exports import CLASS_COLUMNS, SCORE_COLUMNS, class_records, score_records
 from driftline.eval.reporting.text import spread

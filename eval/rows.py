@@ -303,7 +303,7 @@ def parsed(data: bytes, path: Path, way_out: str) -> list[Row]:
     """The rows of a file of one run; a file of a few bytes may claim millions. Raises BadInput, naming the file."""
     import pyarrow as pa
 
-    from driftline.curate.core.outside.tables import BoundedParquet
+    from driftline.curate.foreign.tables import BoundedParquet
 
     try:
         with BoundedParquet(pa.BufferReader(data), path) as file:

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.errors import BadInput, IntegrityError, MissingFile, reason
-from driftline.curate.core.outside.images import open_image, square
-from driftline.curate.core.system.calls import read_at
+from driftline.curate.core.system import read_at
+from driftline.curate.foreign.images import open_image, square
 
 Array = npt.NDArray[Any]
 LARGEST = 1 << 30  # bytes of an encoded image

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from driftline.curate.core.errors import DriftlineError
-from driftline.curate.core.notebook import Thumbnail, table
+from driftline.curate.foreign.notebook import Thumbnail, table
 from driftline.stream_builder.builders.encoded import is_image
 from driftline.stream_builder.export.contact_sheet import MAX_CLASSES, examples
 from driftline.stream_builder.lazy_images import LazyImages

@@ -29,11 +29,11 @@ from driftline.curate.core.atomic_io import (
     write_json,
 )
 from driftline.curate.core.errors import BadArray, BadConfig, DriftlineError, IntegrityError, MissingFile
-from driftline.curate.core.files.walk import stamp_of
+from driftline.curate.core.files import stamp_of
 from driftline.curate.core.outputs import ELSEWHERE
-from driftline.curate.core.outside.arrays import open_array
-from driftline.curate.core.outside.documents import Schema, read_document
-from driftline.curate.core.outside.names import inside
+from driftline.curate.foreign.arrays import open_array
+from driftline.curate.foreign.documents import Schema, read_document
+from driftline.curate.foreign.names import inside
 from driftline.stream_builder.class_texts import ClassTexts
 from driftline.stream_builder.lazy_images import LazyImages
 from driftline.stream_builder.step import OPTIONAL, Array, Split, Step

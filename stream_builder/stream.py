@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from driftline.curate.core.notebook import rendered
+from driftline.curate.foreign.notebook import rendered
 from driftline.stream_builder import splitting, storage, ties
 from driftline.stream_builder.class_texts import ClassTexts
 from driftline.stream_builder.step import SPLITS, Array, Split, Step, join, pick

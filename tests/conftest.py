@@ -18,7 +18,7 @@ from hypothesis.database import DirectoryBasedExampleDatabase
 from support.helpers import drifting
 
 from driftline.curate.core.run_log import RunLog
-from driftline.curate.core.system.calls import collect_rarely
+from driftline.curate.core.system import collect_rarely
 from driftline.pipelines.demo.journey import QUICK, demo
 from driftline.stream_builder.stream import Stream
 

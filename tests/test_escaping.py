@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from driftline.curate.core.outside.escaping import latex, markdown, no_formula
+from driftline.curate.foreign.escaping import latex, markdown, no_formula
 from driftline.curate.release.writer import attribution
 from driftline.eval.reporting.files.exports import scores_csv, scores_tex
 

@@ -66,10 +66,10 @@ def test_one_module_alone_reads_and_writes_the_marks_of_a_run() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Constant) and node.value in MARKS
     }
-    assert named == {"pipelines/run/state.py", "curate/core/files/digests.py"}, "digests leaves them out of a listing"
+    assert named == {"pipelines/run/state.py"}
 
 
-OPENER = {"curate/core/outside/images.py"}
+OPENER = {"curate/foreign/images.py"}
 
 
 def preparations(path: Path) -> list[str]:
@@ -84,7 +84,7 @@ def preparations(path: Path) -> list[str]:
 UNBOUNDED = {"pq.read_table", "pq.ParquetFile", "pd.read_parquet", "pd.read_csv", "pd.read_pickle", "json.load",
              "pickle.load", "pickle.loads", "torch.load", "np.load", "h5py.File", "sqlite3.connect"}  # fmt: skip
 BOUNDED = {  # file or folder → why it may: its own limits, or only files that the same run wrote
-    "curate/core/outside": "the limits themselves",
+    "curate/foreign": "the limits themselves",
     "stream_builder/importers/pickles.py": "weights only; sizes are checked after",
     "curate/encoders/backbone.py": "weights only; members are checked before",
     "eval/checkpoint.py": "weights only; written by the same run",

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from test_imports import FILES, ROOT
 
+from driftline.curate.core import system as calls
 from driftline.curate.core.atomic_io import locked
-from driftline.curate.core.system import calls
 from driftline.eval.memory.correction_ledger import Ledger
 
 ROOM = ROOT / "curate" / "core" / "system"

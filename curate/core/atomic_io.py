@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from driftline.curate.core.errors import BadInput, DriftlineError, MissingFile, reason
-from driftline.curate.core.outside.limits import DOCUMENT
-from driftline.curate.core.system.calls import claimed, lock, open_folder, remove_unclaimed, sync_folder
+from driftline.curate.core.system import claimed, lock, open_folder, remove_unclaimed, sync_folder
 
 if TYPE_CHECKING:  # imported where they are used: a command's help needs neither
     import numpy.typing as npt
     import pyarrow as pa
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+DOCUMENT = 256 << 20  # bytes of a JSON or YAML document, which is read as a whole
 TEMPORARY = ".partial-"  # prefix of every unfinished file
 UPGRADE = "Install that version or a later one: pip install --upgrade driftline."
 

@@ -7,8 +7,8 @@ from typing import TypeVar
 
 from driftline.curate.core.atomic_io import TEMPORARY, read_json, remove_tree, write_json
 from driftline.curate.core.errors import BadConfig
-from driftline.curate.core.files.digests import files_of, names_and_sizes
-from driftline.curate.core.system.calls import sync_folder
+from driftline.curate.core.files import files_of, names_and_sizes
+from driftline.curate.core.system import sync_folder
 
 T = TypeVar("T")
 ELSEWHERE = "Set another --out, or move these files."

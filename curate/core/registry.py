@@ -20,8 +20,6 @@ from driftline.curate.core.errors import BadPlugin, UnknownName, available, did_
 
 HOME = "driftline"
 
-LISTED = {"measures": "distances", "stream_exports": "stream-exports"}  # group → word of `driftline list`
-
 
 @dataclass(frozen=True)
 class Entry:
@@ -49,14 +47,22 @@ class Registry(Mapping[str, Any]):
     """whether `resolve` imports `package.module:Name`; False while what a stranger named is run"""
 
     def __init__(
-        self, kind: str, entries: Mapping[str, str], group: str = "", base: str = "", further: str = ""
+        self,
+        kind: str,
+        entries: Mapping[str, str],
+        group: str = "",
+        base: str = "",
+        further: str = "",
+        listed: str = "",
     ) -> None:
         """kind: what one entry is ("learner"). entries: name → "module:attribute".
 
         group: of the entry points, without "driftline."; "": the registry takes none. base: "module:Class" from which
         every entry of another package must derive; "": any callable. further: what else `resolve` takes, for messages.
+        listed: its word in `driftline list` (default: the group).
         """
         self.kind, self.group, self.base, self.further = kind, group, base, further
+        self.listed = listed or group.replace("_", "-")
         self._own = dict(entries)
         self._admitted: dict[str, str] = {}  # package.module:Name as given by the user of this process
         self._classes: dict[str, Any] = {}  # classes that the user of this process handed over, by name
@@ -118,7 +124,7 @@ class Registry(Mapping[str, Any]):
         if name in self._admitted:
             return Entry(name, name.partition(":")[0])
         if name not in self._found:
-            listed = f"driftline list {LISTED.get(self.group, self.group)}" if self.group else ""
+            listed = f"driftline list {self.listed}" if self.group else ""
             names = available(name, sorted(self._found), listed).removesuffix(".")
             names += f", {self.further}." if self.further else "."
             raise UnknownName(f"Unknown {self.kind} {name!r}.", did_you_mean(name, self._found), names)

@@ -11,8 +11,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from driftline.curate.core.errors import Unfinished
-from driftline.curate.core.outside.secrets import without_secrets
+from driftline.curate.core.errors import Unfinished, without_secrets
 
 Tick = Callable[[int], None]
 

@@ -20,13 +20,11 @@ import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import write_array, write_parquet
 from driftline.curate.core.errors import BadInput
-from driftline.curate.core.executor import Executor
-from driftline.curate.core.executor.local import ahead, children
-from driftline.curate.core.executor.torch_threads import one_thread
-from driftline.curate.core.outside.images import read_rgb
+from driftline.curate.core.executor import Executor, ahead, children, one_thread
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.embedding.features import encoder_name, filled, keep_looks, stored_looks, with_stored
 from driftline.curate.encoders import Encoder, EncoderSpec
+from driftline.curate.foreign.images import read_rgb
 from driftline.curate.images.near_duplicates import perceptual_hashes, thumbnail
 from driftline.curate.images.shards import reader_of
 from driftline.curate.store.database import Place

@@ -9,12 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from driftline.curate.core.executor import Executor
-from driftline.curate.core.executor.torch_threads import one_thread
-from driftline.curate.core.outside.images import PREPARATION, read_rgb
+from driftline.curate.core.executor import Executor, one_thread
+from driftline.curate.core.own_code import codes_of
 from driftline.curate.core.run_log import RunLog
-from driftline.curate.core.system.own_code import codes_of
 from driftline.curate.encoders import Encoder, EncoderSpec
+from driftline.curate.foreign.images import PREPARATION, read_rgb
 from driftline.curate.store.database import Place, open_store
 from driftline.curate.store.vectors import Look, keep_rows, keep_vectors, looks, read_vectors
 

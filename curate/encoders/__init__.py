@@ -14,9 +14,9 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from driftline.curate.core.errors import BadConfig, DriftlineError
-from driftline.curate.core.outside.images import PREPARATION
 from driftline.curate.core.registry import Registry
 from driftline.curate.core.settings import SPEED, Form, Positive, Section
+from driftline.curate.foreign.images import PREPARATION
 
 if TYPE_CHECKING:
     import numpy as np

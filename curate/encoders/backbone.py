@@ -9,10 +9,10 @@ from typing import Any
 
 from driftline.curate.core.atomic_io import fingerprint, read_json, sha256_file
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile, not_loaded, reason
-from driftline.curate.core.outside.arrays import check_weights
 from driftline.curate.encoders import Encoder
 from driftline.curate.encoders.network import MEAN, STD, Network, resolve_device
 from driftline.curate.encoders.weights import offline_copy
+from driftline.curate.foreign.arrays import check_weights
 
 SIZE = 224  # pixels, as in CLEAR; only another size is part of the fingerprint
 

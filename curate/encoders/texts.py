@@ -10,13 +10,13 @@ import numpy as np
 
 from driftline.curate.core.atomic_io import fingerprint, read_json, sha256_file
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile, not_loaded
-from driftline.curate.core.files.digests import content_digest, listing
-from driftline.curate.core.outside.arrays import open_array
-from driftline.curate.core.outside.names import is_count
+from driftline.curate.core.files import content_digest, listing
 from driftline.curate.core.vectors import hashed_ngrams, unit
 from driftline.curate.encoders import Encoder, Vectors
 from driftline.curate.encoders.network import resolve_device
 from driftline.curate.encoders.weights import offline_copy
+from driftline.curate.foreign.arrays import open_array
+from driftline.curate.foreign.names import is_count
 
 
 class Ngrams(Encoder):

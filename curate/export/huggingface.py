@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import sha256_file, write_json, write_text, writing
-from driftline.curate.core.outside.documents import read_text
+from driftline.curate.foreign.documents import read_text
 from driftline.curate.release.croissant import croissant
 from driftline.curate.release.data_card import card
 from driftline.curate.release.document import AGAIN

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from driftline.curate.core.atomic_io import write_bytes, write_text
 from driftline.curate.core.errors import BadInput
-from driftline.curate.core.outside.escaping import image_folders_readme
-from driftline.curate.core.outside.names import RESERVED, one_form
 from driftline.curate.core.parsing import rows_of
+from driftline.curate.foreign.escaping import image_folders_readme
+from driftline.curate.foreign.names import RESERVED, one_form
 from driftline.curate.release.format import Release
 
 UNSAFE = re.compile(r'^\.|^_(?=_)|[\x00-\x1f\x7f/\\<>:"|?*]|[. ]\Z|%(?=[0-9A-Fa-f]{2})')

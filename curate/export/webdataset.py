@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 from driftline.curate.core.atomic_io import sha256_file, writing
-from driftline.curate.core.outside.names import inside
+from driftline.curate.foreign.names import inside
 from driftline.curate.release.format import Release
 from driftline.curate.release.writer import seal
 

@@ -5,11 +5,11 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from driftline.curate.core.outside.http import one_address
-from driftline.curate.core.outside.secrets import without_secrets
+from driftline.curate.core.errors import without_secrets
 from driftline.curate.fetch import img2dataset, native
 from driftline.curate.fetch.job import Shard
 from driftline.curate.fetch.outcome import SLOW, TEMPORARY_REASONS, Download
+from driftline.curate.foreign.http import one_address
 
 SLOW_HOSTS = "slow_hosts.txt"  # what any worker saw to be slow
 Keep = Callable[[int, Download], None]

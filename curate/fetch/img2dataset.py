@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from driftline.curate.core.atomic_io import TEMPORARY
 from driftline.curate.core.errors import DriftlineError
-from driftline.curate.core.system.calls import die_with_parent, kill_group, need_posix, was_killed
+from driftline.curate.core.system import die_with_parent, kill_group, need_posix, was_killed
 from driftline.curate.fetch.address_guard import names_private
 from driftline.curate.fetch.outcome import OPT_OUT, Download
 from driftline.curate.fetch.settings import FetchSettings

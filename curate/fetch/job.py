@@ -11,9 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import fingerprint
-from driftline.curate.core.outside.image_kinds import reads_heic, reads_jxl
-from driftline.curate.core.outside.images import PREPARATION
 from driftline.curate.fetch.settings import FetchSettings
+from driftline.curate.foreign.images import PREPARATION, reads_heic, reads_jxl
 from driftline.curate.store.database import Place
 
 NOT_OF_A_PHOTO = {"shard_size", "stop_after"}  # settings that do not decide what a row becomes

@@ -17,11 +17,11 @@ import aiohttp
 from aiohttp import AddrInfoType
 from yarl import URL
 
-from driftline.curate.core.outside.http import one_address, seconds_after
-from driftline.curate.core.outside.secrets import without_secrets
+from driftline.curate.core.errors import without_secrets
 from driftline.curate.fetch.address_guard import MESSAGE, Refused, guard, is_private_host, origin
 from driftline.curate.fetch.outcome import PLACEHOLDER_URL, Download, opted_out
 from driftline.curate.fetch.settings import FetchSettings
+from driftline.curate.foreign.http import one_address, seconds_after
 
 REDIRECTS = 5
 AGENT = "driftline (image research; honours X-Robots-Tag and Retry-After)"

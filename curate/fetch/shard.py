@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import NO_ROOM, no_room, sha256_bytes, write_parquet
-from driftline.curate.core.outside.image_kinds import kind_of
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.fetch.asking import ask_all
 from driftline.curate.fetch.job import Shard, rules_of
@@ -29,6 +28,7 @@ from driftline.curate.fetch.outcome import (
     Download,
 )
 from driftline.curate.fetch.settings import FetchSettings, mirror_url
+from driftline.curate.foreign.images import kind_of
 from driftline.curate.images.changes import NONE, joined
 from driftline.curate.images.checks import ImageCheck, check_image, shown_as
 from driftline.curate.images.local_files import read_local

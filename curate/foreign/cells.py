@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from driftline.curate.core.errors import BadInput
-from driftline.curate.core.outside.names import one_form
+from driftline.curate.foreign.names import one_form
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int8]

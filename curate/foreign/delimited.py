@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from driftline.curate.core.errors import BadInput, reason
-from driftline.curate.core.outside.documents import read_text
-from driftline.curate.core.outside.limits import CELL, ROW_LINES
+from driftline.curate.foreign.documents import read_text
+from driftline.curate.foreign.limits import CELL, ROW_LINES
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 An image's record joins the steps in their order, such as "re-encoded from AVIF as JPEG; metadata removed".
 """
 
-from driftline.curate.core.outside.images import OPAQUE, PROFILE, TURNED
+from driftline.curate.foreign.images import OPAQUE, PROFILE, TURNED
 
 NONE = "none"  # published are the bytes that were fetched
 REENCODED = "re-encoded from {} as JPEG"

@@ -6,9 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from driftline.curate.core.outside.image_kinds import kind_of, missing_extra
-from driftline.curate.core.outside.images import NotRGB, open_bytes, orientation_of, prepared, work
 from driftline.curate.core.settings import Positive, Section
+from driftline.curate.foreign.images import NotRGB, kind_of, missing_extra, open_bytes, orientation_of, prepared, work
 from driftline.curate.images import camera_raw
 from driftline.curate.images.changes import NONE, PREVIEW, joined
 from driftline.curate.images.phone_formats import NAMES, as_plain

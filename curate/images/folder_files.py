@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from driftline.curate.core.files.digests import code_of
-from driftline.curate.core.files.memory import keep, recall
-from driftline.curate.core.files.walk import Entry, once, walk
-from driftline.curate.core.outside.image_kinds import HEAD, kind_of, missing_extra
-from driftline.curate.core.outside.names import one_form
+from driftline.curate.core.files import Entry, code_of, keep, recall, seen_once, walk
+from driftline.curate.foreign.images import HEAD, kind_of, missing_extra
+from driftline.curate.foreign.names import one_form
 from driftline.curate.images import camera_raw
 
 SUFFIXES = {
@@ -51,7 +49,7 @@ class Files:
         return dict(Counter(name for name, *_ in names).most_common())
 
 
-@once
+@seen_once
 def files_below(folder: Path, links: bool = False, memory: Path | None = None) -> Files:
     """Every file below a folder, also hidden ones and links that lead nowhere. links: also photos that links lead to
     outside of it, which are else left out. memory: a file that keeps what was read (`files.memory`)."""

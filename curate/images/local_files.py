@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from driftline.curate.core.errors import BadInput, reason
-from driftline.curate.core.outside.tables import BoundedParquet, check_offsets
 from driftline.curate.core.parsing import rows_of
+from driftline.curate.foreign.tables import BoundedParquet, check_offsets
 
 Keep = Callable[[int, bytes | None, str | None, str | None], None]  # row, bytes, reason if there are none, detail
 CELL = re.compile(r"(.+\.(?:parquet|arrow))#([^#]+)#([0-9]+)")

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from driftline.curate.core.outside.images import as_rgb, open_image
 from driftline.curate.encoders import Vectors
+from driftline.curate.foreign.images import as_rgb, open_image
 
 if TYPE_CHECKING:
     import torch

@@ -9,8 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from driftline.curate.core.errors import BadInput
-from driftline.curate.core.outside.image_kinds import kind_of
-from driftline.curate.core.outside.images import GREY, Picture, open_image, prepared, shown_alike
+from driftline.curate.foreign.images import GREY, Picture, kind_of, open_image, prepared, shown_alike
 from driftline.curate.images import changes
 
 NAMES = {"HEIF": "HEIC", "AVIF": "AVIF", "JXL": "JPEG XL", "JPEG2000": "JPEG 2000"}  # Pillow's name → what people say

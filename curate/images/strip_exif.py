@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 
-from driftline.curate.core.outside.images import FIRST, ORIENTATION, open_bytes, open_image, prepared
+from driftline.curate.foreign.images import FIRST, ORIENTATION, open_bytes, open_image, prepared
 from driftline.curate.images import changes
 from driftline.curate.images.phone_formats import as_plain
 

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from driftline.curate.core.errors import BadInput
-from driftline.curate.core.outside.names import in_either_form
 from driftline.curate.foreign import cells
 from driftline.curate.foreign.cells import NO_TIME, UNREADABLE, TimeColumn
+from driftline.curate.foreign.names import in_either_form
 from driftline.curate.metadata.columns import FLICKR_LICENCES, TimeUnit, id_of_address, printable, safe_id
 from driftline.curate.metadata.schema import records_with
 

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from driftline.curate.core.errors import BadInput, did_you_mean
-from driftline.curate.core.outside.names import RESERVED, one_form
-from driftline.curate.core.outside.secrets import without_secrets
+from driftline.curate.core.errors import BadInput, did_you_mean, without_secrets
+from driftline.curate.foreign.names import RESERVED, one_form
 
 # name → type as pyarrow calls it
 COLUMNS = {

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from driftline.curate.core.errors import BadConfig, reason
-from driftline.curate.core.outside.http import one_address
+from driftline.curate.foreign.http import one_address
 from driftline.curate.metadata.schema import TABLE, as_mask, whole
 from driftline.curate.metadata.settings import FilterSettings
 from driftline.curate.metadata.withdrawals import Withdrawal, address_digest, withdrawals, withdrawn_ids

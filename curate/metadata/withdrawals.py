@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from driftline.curate.core.atomic_io import csv_text, write_text
 from driftline.curate.core.errors import BadInput
-from driftline.curate.core.outside.escaping import no_formula
-from driftline.curate.core.outside.http import one_address
+from driftline.curate.foreign.escaping import no_formula
+from driftline.curate.foreign.http import one_address
 
 NAME = "withdrawals.csv"
 PUBLISHED = ("salt", "digest", "since")  # columns of WITHDRAWN.csv

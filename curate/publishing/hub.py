@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, Unfinished, reason
-from driftline.curate.core.outside.documents import sums_of
-from driftline.curate.core.outside.http import limit_hub
+from driftline.curate.foreign.documents import sums_of
+from driftline.curate.foreign.http import limit_hub
 from driftline.curate.publishing.plan import AGAIN, CONTINUE, SUMS, Plan, Published, Settings, other_content, token_of
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from driftline.curate.core.atomic_io import TEMPORARY, read_object
 from driftline.curate.core.errors import BadConfig, BadInput, IntegrityError, MissingFile
-from driftline.curate.core.files.walk import walk
-from driftline.curate.core.outside.documents import read_text, sums_of
+from driftline.curate.core.files import walk
+from driftline.curate.foreign.documents import read_text, sums_of
 
 SUMS = "SHA256SUMS"
 AGAIN = "Export the release again."

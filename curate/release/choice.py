@@ -17,8 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from driftline.curate.core.errors import BadConfig, Shortage
-from driftline.curate.core.outside.secrets import without_secrets
+from driftline.curate.core.errors import BadConfig, Shortage, without_secrets
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.core.seeding import time_order
 from driftline.curate.images.changes import alters

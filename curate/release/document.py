@@ -8,10 +8,10 @@ import pyarrow as pa
 from pydantic import Field
 
 from driftline.curate.core.errors import IntegrityError
-from driftline.curate.core.outside.documents import Schema
-from driftline.curate.core.outside.names import PlainName, fault
-from driftline.curate.core.outside.tables import BoundedParquet
 from driftline.curate.core.parsing import rows_of
+from driftline.curate.foreign.documents import Schema
+from driftline.curate.foreign.names import PlainName, fault
+from driftline.curate.foreign.tables import BoundedParquet
 
 AGAIN = "Copy the release again."
 

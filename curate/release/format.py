@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 from driftline.curate.core.atomic_io import check_format, read_object, sha256_file
 from driftline.curate.core.errors import BadInput, IntegrityError, MissingFile, UnknownName
-from driftline.curate.core.outside.arrays import open_array
-from driftline.curate.core.outside.documents import Schema, read_document, sums_of
-from driftline.curate.core.outside.names import inside
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.encoders.seen import recorded
+from driftline.curate.foreign.arrays import open_array
+from driftline.curate.foreign.documents import Schema, read_document, sums_of
+from driftline.curate.foreign.names import inside
 from driftline.curate.images.shards import checked_images
 from driftline.curate.release.document import AGAIN, ReleaseDocument, check_counts, read_table
 from driftline.curate.release.versions.identity import FILE as MANIFEST

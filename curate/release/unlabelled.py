@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import writing
-from driftline.curate.core.outside.tables import read_parquet
 from driftline.curate.core.parsing import rows_of
+from driftline.curate.foreign.tables import read_parquet
 from driftline.curate.images.near_duplicates import SURE_BITS, Hashes, near_stored
 from driftline.curate.metadata.released_ids import title_of
 from driftline.curate.release.format import METADATA, Release

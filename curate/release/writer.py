@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from driftline.curate.core.atomic_io import csv_text, sha256_file, write_array, write_json, write_parquet, write_text
-from driftline.curate.core.outside.escaping import no_formula
-from driftline.curate.core.outside.secrets import without_secrets
+from driftline.curate.core.errors import without_secrets
+from driftline.curate.foreign.escaping import no_formula
 from driftline.curate.images.near_duplicates import copy_report
 from driftline.curate.metadata.schema import replaced
 from driftline.curate.release.croissant import croissant_tars

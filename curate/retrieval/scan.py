@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from driftline.curate.core.errors import BadInput
 from driftline.curate.core.seeding import rng_for
-from driftline.curate.core.system.calls import read_into
+from driftline.curate.core.system import read_into
 from driftline.curate.encoders import Vectors
 from driftline.curate.retrieval.best_lists import BestLists
 from driftline.curate.retrieval.vector_store import Ints, Store, VectorFile

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from driftline.curate.core.errors import BadInput, MissingFile
-from driftline.curate.core.outside.arrays import mapped
+from driftline.curate.foreign.arrays import mapped
 
 Ints = npt.NDArray[np.int64]
 

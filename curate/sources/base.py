@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
 from driftline.curate.core.errors import DriftlineError
-from driftline.curate.core.outside.s3 import S3
 from driftline.curate.core.settings import PLACE, SPEED, PathText, Section, resolve_path
+from driftline.curate.foreign.s3 import S3
 from driftline.curate.sources import SOURCES
 
 if TYPE_CHECKING:

@@ -21,10 +21,10 @@ from pydantic import Field, model_validator
 
 from driftline.curate.core.atomic_io import fingerprint, read_json, write_json
 from driftline.curate.core.errors import BadConfig, BadInput
-from driftline.curate.core.outside.http import LARGEST, Client, Policy, Reply, Temporary
-from driftline.curate.core.outside.names import is_count
 from driftline.curate.core.settings import SPEED, Positive, Time
 from driftline.curate.core.times.dates import seconds_of
+from driftline.curate.foreign.http import LARGEST, Client, Policy, Reply, Temporary
+from driftline.curate.foreign.names import is_count
 from driftline.curate.metadata.columns import FLICKR_BEGAN, LONGEST_RAW
 from driftline.curate.metadata.schema import batch_of, rebatch
 from driftline.curate.sources.base import HERE, Source, Workplace

@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from driftline.curate.core.atomic_io import fingerprint
 from driftline.curate.core.errors import BadInput, MissingFile
-from driftline.curate.core.files.digests import code_of
-from driftline.curate.core.files.memory import joined, keep, recall
-from driftline.curate.core.files.walk import walk
-from driftline.curate.core.outside.image_kinds import missing_extra
-from driftline.curate.core.outside.names import is_utf8, one_form
+from driftline.curate.core.files import code_of, is_utf8, joined, keep, recall, walk
 from driftline.curate.core.times.dates import Date, Tags, exif, from_exif, shown_date, sidecar_names
 from driftline.curate.core.times.path_dates import DATES
+from driftline.curate.foreign.images import missing_extra
+from driftline.curate.foreign.names import one_form
 from driftline.curate.images import camera_raw
 from driftline.curate.images.folder_files import SUFFIXES, Files, counts_text, files_below, is_raw, suffix_of
 from driftline.curate.metadata.columns import printable, safe_id

@@ -20,10 +20,10 @@ from pydantic import AfterValidator
 
 from driftline.curate.core.atomic_io import json_value
 from driftline.curate.core.errors import BadInput, MissingFile, reason
-from driftline.curate.core.outside.documents import check_encoding
-from driftline.curate.core.outside.names import is_utf8
+from driftline.curate.core.files import is_utf8
 from driftline.curate.core.settings import PLACE, PathText
 from driftline.curate.foreign.delimited import Fault, rows_of_lines
+from driftline.curate.foreign.documents import check_encoding
 from driftline.curate.metadata.columns import TimeUnit, check_columns, check_names
 from driftline.curate.sources.base import HERE, FileSource, Workplace
 
@@ -267,7 +267,7 @@ def _pieces(path: Path | str, columns: Mapping[str, str], root: Path, name: str)
     """The rows of a Parquet file, or of an Arrow file as `datasets` writes it. name: begins ids of images."""
     import pyarrow as pa
 
-    from driftline.curate.core.outside.tables import BoundedParquet, check_offsets, readable
+    from driftline.curate.foreign.tables import BoundedParquet, check_offsets, readable
 
     names = sorted({column for role, column in columns.items() if role != "image"})
     with readable(path, "Expected Parquet, or a file of Hugging Face datasets."), _open_bytes(path) as file:

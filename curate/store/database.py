@@ -18,8 +18,8 @@ from pathlib import Path
 
 from driftline.curate.core.atomic_io import TEMPORARY, check_format, sha256_file, writing
 from driftline.curate.core.errors import BadInput, Busy, DriftlineError, reason
-from driftline.curate.core.outside.databases import connect
-from driftline.curate.core.system.calls import sync_folder
+from driftline.curate.core.files import connect
+from driftline.curate.core.system import sync_folder
 
 FORMAT = 4
 PATIENCE = 60.0  # seconds that a process waits for another one's transaction

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from driftline.curate.core.atomic_io import sha256_bytes
-from driftline.curate.core.outside.http import one_address
 from driftline.curate.core.parsing import rows_of
+from driftline.curate.foreign.http import one_address
 from driftline.curate.images.changes import NONE
 from driftline.curate.images.shards import member_starts
 from driftline.curate.store import NETWORK_REASONS

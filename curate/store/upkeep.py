@@ -4,7 +4,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from driftline.curate.core.outside.databases import purge
+from driftline.curate.core.files import purge
 from driftline.curate.store.database import OURS, Store
 
 

@@ -20,10 +20,10 @@ import pyarrow as pa
 
 from driftline.curate.core.atomic_io import fingerprint, json_value
 from driftline.curate.core.errors import BadConfig, DriftlineError, Unfinished, shortened
-from driftline.curate.core.outside.http import AGAIN, Client, Policy, Temporary, repeat
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import name_for
+from driftline.curate.foreign.http import AGAIN, Client, Policy, Temporary, repeat
 from driftline.curate.retrieval.settings import Concept
 from driftline.curate.validation.answers.answers import JUDGE, table_of
 from driftline.curate.validation.answers.stored import Answers

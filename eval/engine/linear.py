@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.errors import Diverged
-from driftline.curate.core.executor.torch_threads import one_thread
+from driftline.curate.core.executor import one_thread
 from driftline.eval.engine import fused
 
 Floats = npt.NDArray[np.float32]

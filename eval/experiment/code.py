@@ -9,10 +9,10 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+from driftline.curate.core import files as digests
 from driftline.curate.core.atomic_io import fingerprint
-from driftline.curate.core.files import digests
-from driftline.curate.core.files.digests import files_of
-from driftline.curate.core.system.own_code import HOME, PLAIN, Untold, code_of, sha256_of, value_of
+from driftline.curate.core.files import files_of
+from driftline.curate.core.own_code import HOME, PLAIN, Untold, code_of, sha256_of, value_of
 
 OURS = ("curate", "stream_builder", "eval")  # packages of driftline whose code decides a row
 

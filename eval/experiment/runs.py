@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from driftline.curate.core.atomic_io import locked
-from driftline.curate.core.files.digests import code_of
+from driftline.curate.core.files import code_of
 from driftline.eval import outcomes
 from driftline.eval import rows as row_files
 from driftline.eval.checkpoint import Checkpoint

@@ -16,7 +16,7 @@ from typing import Any
 
 from driftline.curate.core.atomic_io import check_format, fingerprint, read_json, write_bytes, write_json
 from driftline.curate.core.errors import BadConfig, Diverged
-from driftline.curate.core.system.calls import lock
+from driftline.curate.core.system import lock
 from driftline.eval.finetuning.fit import Fit, Fitted, Hyper
 
 FORMAT = 1

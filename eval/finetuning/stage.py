@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from driftline.curate.core.system.own_code import HOME, code_of
+from driftline.curate.core.own_code import HOME, code_of
 from driftline.eval.finetuning.fit import Fit, Fitted, Hyper, Rule
 from driftline.eval.finetuning.modes import OBJECTIVES
 from driftline.eval.finetuning.objectives import Pull

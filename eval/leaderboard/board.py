@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from driftline.curate.core.errors import IncompatibleStream
-from driftline.curate.core.outside.escaping import markdown
+from driftline.curate.foreign.escaping import markdown
 from driftline.eval.protocol import Score, primary_of, scores_of
 from driftline.eval.reporting.text import detail, value_text
 from driftline.eval.scoring.ranking import Result, mean_of, protocol_settings, ranked

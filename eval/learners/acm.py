@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import NonNegativeInt, PositiveInt
 
 from driftline.curate.core.errors import IncompatibleStream
-from driftline.curate.core.executor.torch_threads import one_thread
+from driftline.curate.core.executor import one_thread
 from driftline.eval.engine.deep import CHUNK, Deep
 from driftline.eval.engine.linear import tensor
 from driftline.eval.learner import Array, Guide, Labels, Learner, Task

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import NonNegativeFloat, PositiveInt
 
-from driftline.curate.core.executor.torch_threads import one_thread
+from driftline.curate.core.executor import one_thread
 from driftline.eval.learner import Array, Guide, Labels, Learner, Task
 from driftline.eval.learners.substrate import agreement, votes
 from driftline.eval.memory.knn_index import QuerySlices, unit

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import NonNegativeFloat
 
-from driftline.curate.core.executor.torch_threads import one_thread
+from driftline.curate.core.executor import one_thread
 from driftline.eval.engine.linear import Net, Params, Rule, on, zeros
 from driftline.eval.learner import Array, Guide, Labels, Task
 from driftline.eval.training.sgd_learner import NetLearner

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
-from driftline.curate.core.executor.torch_threads import one_thread
+from driftline.curate.core.executor import one_thread
 from driftline.eval.engine.linear import grown
 from driftline.eval.learner import Array, Guide, Labels, Needs, Task
 from driftline.eval.memory.knn_index import Memory, TrackedQueries

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from driftline.curate.core.executor.torch_threads import one_thread
+from driftline.curate.core.executor import one_thread
 from driftline.eval.learner import Array, Guide, Labels, Learner, Task
 from driftline.eval.memory.knn_index import Memory
 from driftline.eval.training.sgd_learner import Device, place

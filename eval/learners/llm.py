@@ -16,8 +16,8 @@ import numpy as np
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
 from driftline.curate.core.errors import BadInput, IncompatibleStream
-from driftline.curate.core.outside.http import Client, Policy, Temporary, repeat
 from driftline.curate.core.vectors import hashed_ngrams
+from driftline.curate.foreign.http import Client, Policy, Temporary, repeat
 from driftline.eval.learner import Array, Guide, Labels, Learner, Needs, Task
 from driftline.eval.memory.knn_index import Memory
 

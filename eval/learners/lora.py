@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from driftline.curate.core.errors import BadConfig, IncompatibleStream, not_loaded
-from driftline.curate.core.executor.torch_threads import one_thread
+from driftline.curate.core.executor import one_thread
 from driftline.curate.encoders.weights import offline_copy
 from driftline.eval.engine.seeded import seeded
 from driftline.eval.learner import Array, Guide, Labels, Learner, Needs, Task

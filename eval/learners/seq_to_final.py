@@ -7,7 +7,7 @@ from typing import Any, get_type_hints
 import numpy as np
 
 from driftline.curate.core.errors import IncompatibleStream
-from driftline.curate.core.executor.torch_threads import one_thread
+from driftline.curate.core.executor import one_thread
 from driftline.eval.finetuning.modes import Method, YesNo
 from driftline.eval.learner import Array, Guide, Labels, Learner, Needs, Task
 from driftline.eval.training.sgd_learner import Device, place

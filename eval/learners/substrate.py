@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt
 
-from driftline.curate.core.executor.torch_threads import one_thread
+from driftline.curate.core.executor import one_thread
 from driftline.eval.learner import Array, Guide, Labels, Learner, Needs, Task
 from driftline.eval.memory.knn_index import MEASURED, Memory, Neighbours, TrackedQueries
 

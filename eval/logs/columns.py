@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from driftline.curate.core.errors import BadInput, MissingFile, did_you_mean, reason
-from driftline.curate.core.outside.documents import check_encoding
 from driftline.curate.foreign.delimited import rows_of_lines
+from driftline.curate.foreign.documents import check_encoding
 
 if TYPE_CHECKING:  # half a second each
     import duckdb
@@ -50,7 +50,7 @@ def opened(source: Any, what: str) -> Iterator[tuple[duckdb.DuckDBPyConnection, 
 
 def _relation(connection: duckdb.DuckDBPyConnection, source: Any) -> tuple[duckdb.DuckDBPyRelation, list[int]]:
     if not isinstance(source, str | Path):
-        from driftline.curate.core.frames import arrow_of
+        from driftline.curate.foreign.tables import arrow_of
 
         return connection.from_arrow(arrow_of(source)), []
     path = Path(source)

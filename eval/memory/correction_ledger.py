@@ -35,7 +35,7 @@ import orjson
 
 from driftline.curate.core.atomic_io import write_bytes, writing
 from driftline.curate.core.errors import BadInput, Busy, IntegrityError, MissingFile, NotWritten
-from driftline.curate.core.system.calls import lock, write_at
+from driftline.curate.core.system import lock, write_at
 
 HEAD = b"driftline ledger 2\n"
 LEAF = struct.Struct("<I32s")  # what the chain and the tree are over: length, digest

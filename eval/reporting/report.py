@@ -11,7 +11,7 @@ import numpy as np
 from driftline.curate.core.atomic_io import write_text
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.outputs import check_own
-from driftline.curate.core.system.calls import cores
+from driftline.curate.core.system import cores
 from driftline.eval import outcomes
 from driftline.eval import rows as row_files
 from driftline.eval.plotting.charts import Section

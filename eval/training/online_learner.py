@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from driftline.curate.core.errors import IncompatibleStream
-from driftline.curate.core.executor.torch_threads import one_thread
+from driftline.curate.core.executor import one_thread
 from driftline.eval.engine.deep import Deep
 from driftline.eval.engine.linear import LinearSettings, errors, move, net_scores, tensor
 from driftline.eval.engine.wide import Cosine, Wide

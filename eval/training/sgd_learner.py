@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import AfterValidator, Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from driftline.curate.core.errors import BadArray, BadConfig, Diverged, IncompatibleStream
-from driftline.curate.core.executor.torch_threads import one_thread
+from driftline.curate.core.executor import one_thread
 from driftline.eval.engine import fused
 from driftline.eval.engine.augment import KINDS
 from driftline.eval.engine.deep import RANDOM, Deep, check_model

@@ -13,7 +13,7 @@ from typing import Any
 
 from driftline.curate.core.atomic_io import check_format, private
 from driftline.curate.core.errors import BadInput
-from driftline.curate.core.outside.databases import connect
+from driftline.curate.core.files import connect
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.validation.answers.answers import hashed
 from driftline.curate.validation.asking.batches import NONE, write_results

@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from driftline.curate.core.errors import BadConfig, MissingFile
-from driftline.curate.core.outside.s3 import S3
-from driftline.curate.core.outside.s3 import client as s3_client
 from driftline.curate.core.parsing import rows_of
+from driftline.curate.foreign.s3 import S3
+from driftline.curate.foreign.s3 import client as s3_client
 from driftline.curate.metadata.withdrawals import NAME, withdrawals
 from driftline.curate.validation.answers.answers import of_people, read_answers, read_lines
 from driftline.curate.validation.answers.stored import merged

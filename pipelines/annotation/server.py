@@ -22,7 +22,7 @@ from starlette.types import ASGIApp
 
 from driftline.curate.core.atomic_io import write_secret
 from driftline.curate.core.errors import BadInput, DriftlineError, shortened
-from driftline.curate.core.outside.names import is_count, one_form
+from driftline.curate.foreign.names import is_count, one_form
 from driftline.curate.retrieval.settings import BACKGROUND
 from driftline.curate.validation.answers.answers import worker_key
 from driftline.curate.validation.asking.batches import NONE, expected_of, question_page

@@ -12,7 +12,7 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
-from driftline.curate.core.outside.secrets import without_secrets
+from driftline.curate.core.errors import without_secrets
 from driftline.curate.encoders import Encoder
 from driftline.curate.retrieval.vector_store import VectorFile
 from driftline.pipelines.reporting.photos import quoted

@@ -11,8 +11,8 @@ import pyarrow as pa
 from driftline.curate.bucketing.settled import settle, settled_dates
 from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.errors import DriftlineError, MissingFile
-from driftline.curate.core.outside.names import inside
 from driftline.curate.encoders import Encoder
+from driftline.curate.foreign.names import inside
 from driftline.curate.images.local_files import read_local
 from driftline.curate.images.shards import Reader
 from driftline.curate.metadata.released_ids import released_ids

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.errors import BadConfig, did_you_mean
-from driftline.curate.core.outside.names import is_count
 from driftline.curate.core.vectors import unit
+from driftline.curate.foreign.names import is_count
 from driftline.pipelines.browse.collection import FACETS, LISTS, Collection, Ints, Recent
 from driftline.pipelines.reporting.photos import quoted
 

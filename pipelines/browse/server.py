@@ -14,9 +14,8 @@ from starlette.types import ASGIApp
 
 from driftline.curate.core.atomic_io import csv_text
 from driftline.curate.core.errors import BadConfig, BadInput
-from driftline.curate.core.executor import Executor
-from driftline.curate.core.executor.local import default_workers
-from driftline.curate.core.outside.escaping import no_formula
+from driftline.curate.core.executor import Executor, default_workers
+from driftline.curate.foreign.escaping import no_formula
 from driftline.curate.release import Release
 from driftline.pipelines.browse.collection import Collection
 from driftline.pipelines.browse.opening import release_collection, run_collection

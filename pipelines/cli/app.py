@@ -22,9 +22,9 @@ from driftline.curate.core.errors import (
     Waiting,
     explained,
     shortened,
+    without_secrets,
 )
-from driftline.curate.core.outside.secrets import without_secrets
-from driftline.curate.core.system.calls import collect_rarely
+from driftline.curate.core.system import collect_rarely
 from driftline.pipelines.cli.action import ACTIONS
 from driftline.pipelines.cli.common import OUTPUT, Quiet, Verbose, set_output
 from driftline.pipelines.cli.help import EXAMPLE, PlainGroup
@@ -48,7 +48,7 @@ app = typer.Typer(
 def version(value: bool) -> None:
     """Print the version and exit."""
     if value:
-        from driftline.curate.core.files.digests import code_of
+        from driftline.curate.core.files import code_of
 
         print(code_of())
         raise typer.Exit

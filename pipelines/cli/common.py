@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.errors import BadConfig, without_secrets
+from driftline.curate.core.executor import MOST_WORKERS, Executor, default_workers
 from driftline.curate.core.executor import Engine as EngineName
-from driftline.curate.core.executor import Executor
-from driftline.curate.core.executor.local import MOST_WORKERS, default_workers
-from driftline.curate.core.outside.secrets import without_secrets
 from driftline.curate.core.run_log import RunLog
 from driftline.pipelines.cli.help import EXAMPLE, Panel, PlainCommand, PlainGroup
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from driftline.curate.core.atomic_io import read_json, sweep_file
 from driftline.curate.core.errors import BadConfig
-from driftline.curate.core.system.calls import is_planted
+from driftline.curate.core.system import is_planted
 
 Kind = Literal["stream", "draws", "rows", "run", "release", "report", "audit", "model", "encoder", "age",
                "reproduction"]  # fmt: skip

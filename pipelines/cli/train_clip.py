@@ -20,7 +20,7 @@ def train_clip(
     import torch
     from PIL import Image
 
-    from driftline.curate.core.executor.torch_threads import idle_cores
+    from driftline.curate.core.executor import idle_cores
     from driftline.curate.core.seeding import rng_for
     from driftline.curate.encoders.clip import Clip
     from driftline.curate.encoders.network import resolve_device

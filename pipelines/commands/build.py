@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from driftline.curate.core.errors import BadConfig, DriftlineError, Waiting
-from driftline.curate.core.executor import Engine, Executor
-from driftline.curate.core.executor.local import default_workers
+from driftline.curate.core.executor import Engine, Executor, default_workers
 from driftline.pipelines.cli.action import Shown, action
 from driftline.pipelines.cli.common import (
     context_of_last,
@@ -169,7 +168,7 @@ def planned(
     folder: Path, until: str | None, start: str | None, changes: Sequence[str], grows: bool = False
 ) -> Shown[Answer]:
     """The same; grows: of `driftline grow`, which keeps the borders of the buckets."""
-    from driftline.curate.core.files.walk import one_walk
+    from driftline.curate.core.files import one_walk
     from driftline.pipelines.forecast.needs import forecast
     from driftline.pipelines.forecast.text import text
     from driftline.pipelines.run.living import borders_if_grown

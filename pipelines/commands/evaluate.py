@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from driftline.curate.core.errors import BadConfig, DriftlineError, IncompatibleStream
-from driftline.curate.core.executor import Engine, Executor
-from driftline.curate.core.executor.local import default_workers, visible_gpus
+from driftline.curate.core.executor import Engine, Executor, default_workers, visible_gpus
 from driftline.pipelines.cli.action import Device, Shown, action
 from driftline.pipelines.cli.common import executor_of, log_of, next_step
 from driftline.pipelines.cli.encoding import encoded_all, papers_encoder

@@ -77,7 +77,7 @@ def batch(
     endpoint URL: s3: a compatible server.
     predictions: label-studio: show annotators the answers of judges.
     """
-    from driftline.curate.core.outside.s3 import S3
+    from driftline.curate.foreign.s3 import S3
     from driftline.pipelines.annotation.batches import write_batches
 
     folder = guarded_out(path_of(out))

@@ -212,7 +212,7 @@ def compose(
 
 
 def _numbers(sizes: Counts | None) -> list[int] | None:
-    from driftline.curate.core.outside.names import is_count
+    from driftline.curate.foreign.names import is_count
 
     parts = sizes.split(",") if isinstance(sizes, str) else sizes
     if isinstance(sizes, str) and not all(is_count(part.strip()) for part in sizes.split(",")):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from driftline.curate.core.errors import BadConfig
-from driftline.curate.core.system.calls import cores, memory
+from driftline.curate.core.system import cores, memory
 from driftline.pipelines import VERSION
 from driftline.pipelines.cli.action import Shown, action
 from driftline.pipelines.cli.listing import KINDS, by_family, columns, list_models, list_registered, with_families

@@ -12,8 +12,7 @@ from typing import Any
 from markupsafe import Markup
 
 from driftline.curate.core.atomic_io import write_json, write_text
-from driftline.curate.core.executor import Executor
-from driftline.curate.core.executor.local import default_workers
+from driftline.curate.core.executor import Executor, default_workers
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.metadata.clocks import without_spike

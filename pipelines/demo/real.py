@@ -11,10 +11,9 @@ from typing import Any
 from PIL import Image
 
 from driftline.curate.core.atomic_io import write_bytes, write_json, write_text
-from driftline.curate.core.executor import Executor
-from driftline.curate.core.executor.local import default_workers
-from driftline.curate.core.outside.images import as_rgb, open_image
+from driftline.curate.core.executor import Executor, default_workers
 from driftline.curate.core.run_log import RunLog
+from driftline.curate.foreign.images import as_rgb, open_image
 from driftline.eval.plotting.charts import Section
 from driftline.pipelines.config import presets
 from driftline.pipelines.config.loader import load

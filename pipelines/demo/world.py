@@ -17,9 +17,9 @@ from urllib.parse import quote_plus
 
 from driftline.curate.core.atomic_io import read_json, write_bytes, write_json
 from driftline.curate.core.errors import BadConfig, Busy
-from driftline.curate.core.outside.names import is_count
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
+from driftline.curate.foreign.names import is_count
 from driftline.pipelines.demo.draw import CONCEPTS, SCENES, photo
 
 if TYPE_CHECKING:

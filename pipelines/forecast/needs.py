@@ -254,7 +254,7 @@ def embedding_speed(context: Context) -> float:
     import torch
     from PIL import Image
 
-    from driftline.curate.core.executor.torch_threads import one_thread
+    from driftline.curate.core.executor import one_thread
 
     encoder = spec_of(context).load()
     with one_thread():

@@ -15,10 +15,9 @@ import duckdb
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from driftline.curate.core.errors import DriftlineError, UnknownName
-from driftline.curate.core.outside.image_kinds import HEIC_NEEDS, JXL_NEEDS
-from driftline.curate.core.outside.secrets import without_secrets
+from driftline.curate.core.errors import DriftlineError, UnknownName, without_secrets
 from driftline.curate.core.times.dates import iso
+from driftline.curate.foreign.images import HEIC_NEEDS, JXL_NEEDS
 from driftline.curate.metadata.released_ids import released_ids
 from driftline.curate.retrieval.retrieve import FATES
 from driftline.curate.sources.folder import Folder

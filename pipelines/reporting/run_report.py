@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import read_json
-from driftline.curate.core.outside.images import read_rgb
 from driftline.curate.core.parsing import rows_of
+from driftline.curate.foreign.images import read_rgb
 from driftline.curate.release import Release
 from driftline.eval.plotting.charts import Figure, Section
 from driftline.eval.plotting.timeline import timeline

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from driftline.curate.core.errors import BadInput, MissingFile
-from driftline.curate.core.outside.arrays import read_arrays
+from driftline.curate.foreign.arrays import read_arrays
 from driftline.stream_builder.stream import Split, Step, Stream
 
 TENTH, TESTS, FEW = 10, 500, 120  # --quick: of the sizes of steps; test samples; samples of a split

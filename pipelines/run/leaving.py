@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import read_json, remove_tree, write_secret
 from driftline.curate.core.errors import BadInput, Busy, MissingFile
-from driftline.curate.core.outside.databases import connect
+from driftline.curate.core.files import connect
 from driftline.curate.core.run_log import RunLog
-from driftline.curate.core.system.calls import sync_folder
+from driftline.curate.core.system import sync_folder
 from driftline.curate.metadata.released_ids import released_ids
 from driftline.curate.metadata.withdrawals import NAME, Withdrawal, address_digest, today, withdraw
 from driftline.curate.release.format import Release

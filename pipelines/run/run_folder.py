@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from driftline.curate.core.errors import DriftlineError, MissingFile
-from driftline.curate.core.executor import Executor
-from driftline.curate.core.executor.local import default_workers
-from driftline.curate.core.notebook import Thumbnail, table
+from driftline.curate.core.executor import Executor, default_workers
 from driftline.curate.core.run_log import RunLog
+from driftline.curate.foreign.notebook import Thumbnail, table
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.kinds import Settings, changes_of
 from driftline.pipelines.run import runner

@@ -28,15 +28,16 @@ from driftline.curate.core.atomic_io import (
     write_json,
 )
 from driftline.curate.core.errors import BadInput, Busy, DriftlineError, MissingFile
-from driftline.curate.core.files.digests import content_digest, files_of, full_digest, full_digests, listing
-from driftline.curate.core.system.calls import lock
-from driftline.curate.core.system.own_code import codes_of
+from driftline.curate.core.files import content_digest, files_of, full_digest, full_digests, listing
+from driftline.curate.core.own_code import codes_of
+from driftline.curate.core.system import lock
 from driftline.curate.store.database import digests_of_links
 from driftline.pipelines import VERSION
 from driftline.pipelines.run.stage import MEMORY, Stage
 from driftline.pipelines.stages import STAGES
 
 DONE, BEGUN, FILES, RECORD = "done.json", "begun.json", "files.json", "record.json"
+MARKS = (DONE, BEGUN, FILES)  # of a stage's folder: not its output
 INTENT = "forgetting.json"  # in the run folder while answers are being deleted
 Outside = list[list[str]]  # name, digest
 
@@ -308,7 +309,7 @@ class StageState:
 
     def amend(self) -> None:
         """Take finished output as it is now, after it was changed on purpose: later stages are then done again."""
-        files = listing(self.folder)
+        files = listing(self.folder, without=MARKS)
         write_json(self.folder / FILES, {name: [c.size, c.sha256] for name, c in files.items()})
         if self.done is not None:
             write_json(self.folder / DONE, {**self.done, "content": content_digest(files)})
@@ -324,7 +325,7 @@ class StageState:
         current.
         """
         sweep(work)
-        files = listing(work, digests_of_links(self.stage.context.store()))
+        files = listing(work, digests_of_links(self.stage.context.store()), MARKS)
         write_json(work / FILES, {name: [c.size, c.sha256] for name, c in files.items()})
         stage, content = self.stage, content_digest(files)
         mark = {

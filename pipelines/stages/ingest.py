@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from driftline.curate.core.atomic_io import write_parquet
-from driftline.curate.core.files.walk import look_again
-from driftline.curate.core.outside.s3 import fetch
+from driftline.curate.core.files import look_again
+from driftline.curate.foreign.s3 import fetch
 from driftline.curate.sources.base import FileSource, Workplace
 from driftline.pipelines.run.attempt import earlier_of
 from driftline.pipelines.run.stage import MEMORY, Counts, Records, Stage

@@ -14,8 +14,8 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from driftline.curate.core.errors import BadConfig
-from driftline.curate.core.outside.limits import BODY
-from driftline.curate.core.outside.names import is_count
+from driftline.curate.foreign.limits import BODY
+from driftline.curate.foreign.names import is_count
 
 if TYPE_CHECKING:
     import uvicorn

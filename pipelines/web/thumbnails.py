@@ -11,7 +11,7 @@ from typing import Any
 
 from driftline.curate.core.atomic_io import fingerprint
 from driftline.curate.core.errors import BadInput
-from driftline.curate.core.outside.images import as_rgb, open_image
+from driftline.curate.foreign.images import as_rgb, open_image
 
 THUMBNAIL = 192  # pixels of the longer edge
 LARGE = 1280  # of the picture of one photo

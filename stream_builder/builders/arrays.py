@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.errors import BadArray, BadInput, reason
-from driftline.curate.core.frames import moments_of
-from driftline.curate.core.outside.arrays import read_arrays
-from driftline.curate.core.outside.limits import CLASSES
 from driftline.curate.core.times.calendar_periods import count_of
+from driftline.curate.foreign.arrays import read_arrays
+from driftline.curate.foreign.limits import CLASSES
+from driftline.curate.foreign.tables import moments_of
 from driftline.stream_builder.rows import Rows, labelled, periods_of, stepped
 from driftline.stream_builder.stream import SPLITS, Array, Split, Stream
 from driftline.stream_builder.ties import FACT, KEPT

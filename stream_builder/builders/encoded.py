@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from driftline.curate.core.errors import BadArray
-from driftline.curate.core.outside.images import as_rgb, read_rgb
+from driftline.curate.foreign.images import as_rgb, read_rgb
 from driftline.stream_builder.class_texts import TextEncoder
 from driftline.stream_builder.lazy_images import LazyImages
 from driftline.stream_builder.stream import Array, Step, Stream, pick

@@ -7,8 +7,8 @@ from typing import Literal
 import numpy as np
 
 from driftline.curate.core.errors import BadInput, MissingFile
-from driftline.curate.core.outside.images import IMAGE_SUFFIXES, as_rgb, open_image
 from driftline.curate.core.seeding import rng_for
+from driftline.curate.foreign.images import IMAGE_SUFFIXES, as_rgb, open_image
 from driftline.stream_builder.stream import SPLITS, Split, Step, Stream
 
 FIRST, LAST = 1930, 2013

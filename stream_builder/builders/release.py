@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from driftline.curate.core.errors import BadConfig, IntegrityError
-from driftline.curate.core.outside.images import open_image, square
-from driftline.curate.core.outside.names import is_count
 from driftline.curate.core.seeding import time_order
+from driftline.curate.foreign.images import open_image, square
+from driftline.curate.foreign.names import is_count
 from driftline.curate.release import Release, left_out_of_unlabelled
 from driftline.stream_builder.class_texts import ClassTexts, TextEncoderSpec, encoded, prompts_of
 from driftline.stream_builder.lazy_images import LazyImages, as_locations, tar_members

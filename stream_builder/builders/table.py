@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from driftline.curate.core.errors import BadConfig, BadInput, reason
-from driftline.curate.core.outside.arrays import open_array
+from driftline.curate.foreign.arrays import open_array
 from driftline.stream_builder.builders.time_order import in_time_order, timed_hdf5
 from driftline.stream_builder.importers.dated import (
     column_of,

@@ -9,10 +9,10 @@ import numpy.typing as npt
 
 from driftline.curate.core.errors import BadConfig, BadInput, IncompatibleStream, MissingFile, reason
 from driftline.curate.core.group_split import draw_sides
-from driftline.curate.core.outside.arrays import number_of_classes, open_array
-from driftline.curate.core.outside.limits import UNPACKED
 from driftline.curate.core.seeding import rng_for, time_order
 from driftline.curate.core.times.calendar_periods import count_of
+from driftline.curate.foreign.arrays import number_of_classes, open_array
+from driftline.curate.foreign.limits import UNPACKED
 from driftline.curate.release import Release
 from driftline.stream_builder.builders.release import release_samples
 from driftline.stream_builder.lazy_images import from_files

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from driftline.curate.core.atomic_io import read_object
 from driftline.curate.core.errors import BadArray, BadInput, DriftlineError, MissingFile, reason
-from driftline.curate.core.outside.arrays import number_of_classes, read_arrays
-from driftline.curate.core.outside.images import IMAGE_SUFFIXES, as_rgb, open_image
-from driftline.curate.core.outside.tables import read_parquet
+from driftline.curate.foreign.arrays import number_of_classes, read_arrays
+from driftline.curate.foreign.images import IMAGE_SUFFIXES, as_rgb, open_image
+from driftline.curate.foreign.tables import read_parquet
 from driftline.curate.release import Release
 from driftline.stream_builder.builders.release import release_images
 from driftline.stream_builder.datasets import Dataset, Format, Options, Samples

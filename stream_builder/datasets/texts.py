@@ -9,9 +9,9 @@ import numpy as np
 
 from driftline.curate.core.atomic_io import sha256_bytes, write_bytes
 from driftline.curate.core.errors import BadArray, BadInput, MissingFile, Unreachable, reason
-from driftline.curate.core.outside.documents import read_text
-from driftline.curate.core.outside.http import Client, Policy, Temporary
 from driftline.curate.foreign.delimited import csv_rows
+from driftline.curate.foreign.documents import read_text
+from driftline.curate.foreign.http import Client, Policy, Temporary
 from driftline.stream_builder.datasets import Dataset, Format, Options, Samples
 from driftline.stream_builder.rows import labelled
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import write_bytes, write_text, writing
 from driftline.curate.core.errors import IncompatibleStream
-from driftline.curate.core.outside.escaping import image_folders_readme
+from driftline.curate.foreign.escaping import image_folders_readme
 from driftline.stream_builder.stream import Stream
 
 GROUP = 500  # images per row group of Parquet

@@ -13,10 +13,10 @@ import numpy as np
 
 from driftline.curate.core.atomic_io import sha256_file
 from driftline.curate.core.errors import BadConfig, IntegrityError
-from driftline.curate.core.outside.documents import sums_of
-from driftline.curate.core.outside.images import IMAGE_SUFFIXES
-from driftline.curate.core.outside.names import fault, inside, is_count
 from driftline.curate.core.seeding import time_order
+from driftline.curate.foreign.documents import sums_of
+from driftline.curate.foreign.images import IMAGE_SUFFIXES
+from driftline.curate.foreign.names import fault, inside, is_count
 from driftline.stream_builder.importers.clear_layouts import AGAIN, Part, is_old, read_new, read_old
 from driftline.stream_builder.lazy_images import LazyImages, from_files, join
 from driftline.stream_builder.splitting import numbered

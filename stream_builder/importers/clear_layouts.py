@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.errors import BadInput, IntegrityError, MissingFile
-from driftline.curate.core.outside.documents import read_text
-from driftline.curate.core.outside.names import inside, is_count
 from driftline.curate.core.times.dates import seconds_of
+from driftline.curate.foreign.documents import read_text
+from driftline.curate.foreign.names import inside, is_count
 from driftline.stream_builder.importers.pickles import read_tensors
 from driftline.stream_builder.stream import Array
 

@@ -12,12 +12,11 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
-from driftline.curate.core.frames import arrow_of
-from driftline.curate.core.outside.documents import check_encoding
-from driftline.curate.core.outside.names import fault
-from driftline.curate.core.outside.tables import read_parquet, readable
 from driftline.curate.foreign import cells
 from driftline.curate.foreign.cells import NOTHING, UNITS, YEARS
+from driftline.curate.foreign.documents import check_encoding
+from driftline.curate.foreign.names import fault
+from driftline.curate.foreign.tables import arrow_of, read_parquet, readable
 from driftline.stream_builder.lazy_images import LazyImages, from_files
 from driftline.stream_builder.step import NEVER
 

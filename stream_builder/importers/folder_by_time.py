@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 
 from driftline.curate.core.errors import BadInput, MissingFile
-from driftline.curate.core.outside.images import IMAGE_SUFFIXES
 from driftline.curate.core.times.dates import shown_date
 from driftline.curate.core.times.path_dates import DATES
+from driftline.curate.foreign.images import IMAGE_SUFFIXES
 from driftline.stream_builder.importers.dated import images_of
 from driftline.stream_builder.rows import Rows, cut, labelled
 from driftline.stream_builder.stream import Split, Stream

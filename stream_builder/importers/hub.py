@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 
 from driftline.curate.core.atomic_io import json_value
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile, reason
-from driftline.curate.core.outside.http import limit_hub
-from driftline.curate.core.outside.tables import BoundedParquet, check_offsets, readable
 from driftline.curate.foreign.cells import NOTHING
+from driftline.curate.foreign.http import limit_hub
+from driftline.curate.foreign.tables import BoundedParquet, check_offsets, readable
 from driftline.stream_builder.importers.dated import label_times, texts_of, times_of
 from driftline.stream_builder.lazy_images import LazyImages
 from driftline.stream_builder.rows import Rows, cut, labelled

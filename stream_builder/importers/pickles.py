@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.errors import BadInput, MissingFile, reason
-from driftline.curate.core.outside.arrays import check_weights
-from driftline.curate.core.outside.limits import RATIO, UNPACKED
+from driftline.curate.foreign.arrays import check_weights
+from driftline.curate.foreign.limits import RATIO, UNPACKED
 
 Array = npt.NDArray[Any]
 EXPECTED = "Expected numbers, texts, lists, dictionaries, arrays and tensors only."

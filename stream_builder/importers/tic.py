@@ -12,8 +12,8 @@ import numpy as np
 
 from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
-from driftline.curate.core.outside.arrays import mapped, open_array
-from driftline.curate.core.outside.names import is_count
+from driftline.curate.foreign.arrays import mapped, open_array
+from driftline.curate.foreign.names import is_count
 from driftline.stream_builder.importers.dated import column_of, images_of, table_of, texts_of
 from driftline.stream_builder.importers.pickles import read_pickle
 from driftline.stream_builder.rows import Rows, cut, labelled

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from driftline.curate.core.errors import BadInput, MissingFile, UnknownName
-from driftline.curate.core.outside.limits import CLASSES
 from driftline.curate.core.seeding import time_order
+from driftline.curate.foreign.limits import CLASSES
 from driftline.stream_builder.importers.dated import images_of
 from driftline.stream_builder.importers.pickles import read_pickle
 from driftline.stream_builder.stream import Array, Split, Step, Stream, pick

@@ -13,4 +13,5 @@ DISTANCES = Registry(
         "sliced": "driftline.stream_builder.measures.distances:sliced",
     },
     group="measures",
+    listed="distances",
 )

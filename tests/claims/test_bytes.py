@@ -21,12 +21,12 @@ from support.serving import serving
 
 from driftline.curate.core.atomic_io import read_json, sha256_bytes, write_json, write_text
 from driftline.curate.core.errors import IntegrityError
-from driftline.curate.core.outside.image_kinds import reads_heic
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.export import EXPORTS
 from driftline.curate.fetch.run import Again, fetch
 from driftline.curate.fetch.settings import FetchSettings
+from driftline.curate.foreign.images import reads_heic
 from driftline.curate.images.changes import alters
 from driftline.curate.images.checks import ImageLimits, check_image
 from driftline.curate.images.shards import read_tar, write_tar

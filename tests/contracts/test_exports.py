@@ -11,8 +11,8 @@ import pytest
 from PIL import Image, ImageOps
 from support.helpers import release_of
 
-from driftline.curate.core.outside.images import read_rgb
 from driftline.curate.export import EXPORTS
+from driftline.curate.foreign.images import read_rgb
 from driftline.curate.images.changes import kinds_of
 from driftline.curate.metadata.columns import safe_id
 from driftline.curate.release import Release

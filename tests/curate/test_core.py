@@ -14,11 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import driftline
+from driftline.curate.core import files
 from driftline.curate.core.atomic_io import fingerprint, read_json, sha256_bytes, sweep, write_bytes, writing
 from driftline.curate.core.errors import BadInput, DriftlineError, UnknownName, explained
-from driftline.curate.core.files import digests
-from driftline.curate.core.files import memory as file_memory
-from driftline.curate.core.files.digests import content_digest, full_digest, listing
+from driftline.curate.core.files import content_digest, full_digest, listing
 from driftline.curate.core.registry import Registry
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
@@ -97,9 +96,9 @@ def test_a_full_digest_sees_every_byte_of_a_file_and_a_folder(tmp_path: Path) ->
 def test_a_file_that_did_not_change_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "photo"
     write_bytes(path, b"1")
-    monkeypatch.setattr(file_memory, "UNSETTLED", -60.0)  # as if it had been written long ago
+    monkeypatch.setattr(files, "UNSETTLED", -60.0)  # as if it had been written long ago
     first = full_digest(path, tmp_path / "cache")
-    monkeypatch.setattr(digests, "sha256_file", lambda path: pytest.fail("it was read again"))
+    monkeypatch.setattr(files, "sha256_file", lambda path: pytest.fail("it was read again"))
     assert full_digest(path, tmp_path / "cache") == first
 
 
@@ -112,7 +111,7 @@ def test_a_cache_that_cannot_be_used_costs_time_only(cache: str, tmp_path: Path)
 
 
 def test_a_cache_that_a_full_disk_cannot_hold_costs_time_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_memory, "UNSETTLED", -60.0)
+    monkeypatch.setattr(files, "UNSETTLED", -60.0)
     cache = tmp_path / "cache"
     for i in range(100):
         write_bytes(tmp_path / "photos" / f"{'a long name ' * 15}{i}", b"1")
@@ -215,11 +214,12 @@ def test_tars_are_byte_for_byte_those_of_the_standard_library(members: list[tupl
 
 def test_the_code_is_named_by_every_source_of_the_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def code() -> str:
-        return digests.code_of.__wrapped__()
+        return files.code_of.__wrapped__()
 
-    place = Path(digests.__file__).relative_to(Path(driftline.__file__).parent)
-    monkeypatch.setattr(digests, "__file__", str(tmp_path / place))
+    place = Path(files.__file__).relative_to(Path(driftline.__file__).parent)
+    monkeypatch.setattr(files, "__file__", str(tmp_path / place))
     (tmp_path / "eval" / "engine").mkdir(parents=True)
+    (tmp_path / "eval" / "__init__.py").touch()
     (tmp_path / "eval" / "engine" / "kernel.c").write_text("int a;")
     before = code()
     (tmp_path / "eval" / "notes.txt").write_text("no source")

@@ -18,8 +18,7 @@ from support.traps import Trap
 
 from driftline.curate.core.atomic_io import sha256_bytes, write_array, write_json, write_parquet
 from driftline.curate.core.errors import BadConfig, BadInput, BadPlugin, MissingFile
-from driftline.curate.core.executor import Executor
-from driftline.curate.core.executor.torch_threads import one_thread
+from driftline.curate.core.executor import Executor, one_thread
 from driftline.curate.core.registry import Entry
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for

@@ -16,8 +16,7 @@ from support.helpers import drifting
 from support.work import complain, complain_or_sleep, crash, die, die_once, gpu, pid, square
 
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError
-from driftline.curate.core.executor import Executor
-from driftline.curate.core.executor.local import AHEAD, ahead, default_workers
+from driftline.curate.core.executor import AHEAD, Executor, ahead, default_workers
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 
-from driftline.curate.core.files import memory as file_memory
+from driftline.curate.core import files
 from driftline.curate.images import folder_files
 from driftline.curate.sources import folder
 from driftline.curate.sources.base import Workplace
@@ -23,7 +23,7 @@ Photos = Callable[[], tuple[pa.RecordBatch, list[str]]]
 @pytest.fixture
 def album(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Six photos in two folders, one of which has a sidecar, and a note."""
-    monkeypatch.setattr(file_memory, "UNSETTLED", -60.0)  # as if all had been written long ago
+    monkeypatch.setattr(files, "UNSETTLED", -60.0)  # as if all had been written long ago
     for i in range(6):
         place = tmp_path / "photos" / ("a", "b")[i % 2] / f"{i}.jpg"
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -15,8 +15,8 @@ from support.faults import FaultServer, picture
 from support.flickr_server import FlickrServer, failed, photo
 
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError
-from driftline.curate.core.outside import http
 from driftline.curate.core.run_log import RunLog
+from driftline.curate.foreign import http
 from driftline.curate.sources import flickr
 from driftline.curate.sources.base import Workplace
 from driftline.curate.sources.flickr import Flickr

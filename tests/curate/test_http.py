@@ -16,8 +16,8 @@ import pytest
 from support.serving import serving
 
 from driftline.curate.core.errors import BadConfig, DriftlineError
-from driftline.curate.core.outside import http
-from driftline.curate.core.outside.http import (
+from driftline.curate.foreign import http
+from driftline.curate.foreign.http import (
     Client,
     Policy,
     Reply,
@@ -173,8 +173,8 @@ REQUESTS = re.compile(
     r"^\s*(?:import|from) (requests|httpx|aiohttp|urllib3|urllib\.request|http\.client|boto3|botocore)\b"
 )
 OWN = {  # modules that send requests without `Client`, each with its reason
-    "core/outside/http.py": "it is the client",
-    "core/outside/s3.py": "boto3 signs, resumes and pauses",
+    "foreign/http.py": "it is the client",
+    "foreign/s3.py": "boto3 signs, resumes and pauses",
     "publishing/s3.py": "boto3",
     "fetch/native.py": "images from many hosts at once: aiohttp",
     "encoders/weights.py": "only reads the settings of proxies",

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driftline.curate.core.errors import BadInput
-from driftline.curate.core.outside.names import fault
 from driftline.curate.export.imagefolder import _folder, export
+from driftline.curate.foreign.names import fault
 from driftline.curate.metadata.columns import safe_id
 
 NAMES = ["a/b", "a_b", "a\\b", "a%2Fb", "a", ".a", "..", "tea & cake"]

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 
-from driftline.curate.core.outside import image_kinds
-from driftline.curate.core.outside.image_kinds import HEIC_NEEDS, reads_heic
 from driftline.curate.core.seeding import rng_for
+from driftline.curate.foreign import images
+from driftline.curate.foreign.images import HEIC_NEEDS, reads_heic
 from driftline.curate.images.checks import ImageLimits, check_image
 from driftline.curate.sources.folder import Folder
 
@@ -54,7 +54,7 @@ def test_a_folder_reads_its_date(kind: str, tmp_path: Path) -> None:
 
 def test_without_the_extra_the_message_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.heic").write_bytes(encoded("HEIF"))
-    monkeypatch.setattr(image_kinds, "reads_heic", lambda: False)
+    monkeypatch.setattr(images, "reads_heic", lambda: False)
     (row,) = pa.Table.from_batches(Folder(source="folder", path=str(tmp_path)).batches()).to_pylist()
     assert row["fault"] == "needs_heic_extra"
     assert row["raw"] == f"a.heic: {HEIC_NEEDS}"

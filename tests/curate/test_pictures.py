@@ -22,10 +22,9 @@ from PIL import Image, ImageCms, PngImagePlugin
 from support.fates import fate, fates_in
 
 from driftline.curate.core.errors import BadInput
-from driftline.curate.core.outside import image_kinds
-from driftline.curate.core.outside.image_kinds import kind_of, reads_heic
-from driftline.curate.core.outside.images import NotRGB, Picture, open_image, prepared, read_rgb
 from driftline.curate.core.seeding import rng_for
+from driftline.curate.foreign import images
+from driftline.curate.foreign.images import NotRGB, Picture, kind_of, open_image, prepared, read_rgb, reads_heic
 from driftline.curate.images.checks import ImageLimits, check_image
 from driftline.curate.images.folder_files import counts_text, files_below
 from driftline.curate.images.near_duplicates import hashes_of, near_copies
@@ -331,7 +330,7 @@ class TestCase14Counting:
         (folder / "e.jp2").write_bytes(saved(scene(), "JPEG2000"))
 
     def test_its_own_input_and_what_is_beside(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(image_kinds, "reads_jxl", lambda: False)
+        monkeypatch.setattr(images, "reads_jxl", lambda: False)
         self.photos(tmp_path)
         (tmp_path / "@eaDir").mkdir()
         (tmp_path / "@eaDir" / "a.jpg").write_bytes(saved(scene(), "JPEG"))
@@ -366,7 +365,7 @@ class TestCase14Counting:
 
     def test_jpeg_xl_with_its_extra(self) -> None:
         pytest.importorskip("pillow_jxl")
-        assert image_kinds.reads_jxl()
+        assert images.reads_jxl()
         picture = look(saved(scene(), "JXL", lossless=True, exif=tagged(6)))
         assert (picture.image.size, picture.steps) == ((96, 64), ()), "its decoder turns, EXIF does not count"
 
@@ -487,7 +486,7 @@ def sound() -> list[bytes]:
         saved(scene(24, 16).convert("CMYK"), "JPEG"),
         *(saved(scene(24, 16), kind, save_all=True, append_images=[scene(24, 16)]) for kind in ("GIF", "MPO", "TIFF")),
         *([saved(scene(24, 16), "HEIF")] if reads_heic() else []),
-        *([saved(scene(24, 16), "JXL")] if image_kinds.reads_jxl() else []),
+        *([saved(scene(24, 16), "JXL")] if images.reads_jxl() else []),
         saved(scene(24, 16), "JPEG2000"),
         saved(scene(24, 16), "BMP"),
         saved(scene(24, 16), "PNG", pnginfo=xmp()),

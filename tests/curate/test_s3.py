@@ -10,9 +10,9 @@ import pytest
 from pydantic import ValidationError
 
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, IntegrityError
-from driftline.curate.core.outside import s3
-from driftline.curate.core.outside.s3 import S3, fetch
 from driftline.curate.core.run_log import RunLog
+from driftline.curate.foreign import s3
+from driftline.curate.foreign.s3 import S3, fetch
 
 QUIET = RunLog(quiet=True)
 BODY = random.Random(0).randbytes(3_000_000)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageCms, PngImagePlugin
 
-from driftline.curate.core.outside.images import prepared
+from driftline.curate.foreign.images import prepared
 from driftline.curate.images.changes import alters
 from driftline.curate.images.strip_exif import rewrite_container, strip_metadata
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from support.helpers import drifting
 
+from driftline.curate.core.own_code import Untold, code_of
 from driftline.curate.core.system import own_code
-from driftline.curate.core.system.own_code import Untold, code_of
 from driftline.eval.experiment import code
 from driftline.eval.experiment.code import code_of_run, code_or_name, ours
 from driftline.eval.integrations import Sklearn, Torch

@@ -20,7 +20,7 @@ from support.helpers import drifting
 from support.worlds import across_seeds
 
 from driftline.curate.core.errors import BadConfig, BadInput, IncompatibleStream, MissingFile
-from driftline.curate.core.files.digests import code_of
+from driftline.curate.core.files import code_of
 from driftline.eval.leaderboard import verification
 from driftline.eval.leaderboard.board import board
 from driftline.eval.leaderboard.repeating import reach, repeat

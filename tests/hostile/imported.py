@@ -81,7 +81,7 @@ def model_answer(folder: Path) -> None:
 @reader(model_answer)
 def judges(folder: Path) -> None:
     """An answer of a judge's endpoint."""
-    from driftline.curate.core.outside.http import Reply, Temporary
+    from driftline.curate.foreign.http import Reply, Temporary
     from driftline.curate.retrieval.settings import Concept
     from driftline.curate.validation.judges import Endpoint, question_of
     from driftline.curate.validation.settings import JudgeSettings
@@ -150,7 +150,7 @@ def pages(folder: Path) -> None:
 
 @reader(pages)
 def bounded_parquet(folder: Path) -> None:
-    from driftline.curate.core.outside.tables import BoundedParquet, read_parquet, readable
+    from driftline.curate.foreign.tables import BoundedParquet, read_parquet, readable
 
     for name in ("a.parquet", "b.parquet"):
         with suppress(BadInput):

@@ -192,7 +192,7 @@ def flickr_answer(folder: Path) -> None:
 @reader(flickr_answer)
 def flickr(folder: Path) -> None:
     """The answers of a server that sends what it likes, through the client, the windows and their files."""
-    from driftline.curate.core.outside.http import Client, Policy, Reply
+    from driftline.curate.foreign.http import Client, Policy, Reply
     from driftline.curate.sources import flickr as source
 
     body = (folder / "answer.json").read_bytes()
@@ -255,7 +255,7 @@ def unusual() -> dict[str, bytes]:
 
 def phone() -> dict[str, bytes]:
     """HEIC and AVIF, as far as this machine writes them."""
-    from driftline.curate.core.outside.image_kinds import reads_heic
+    from driftline.curate.foreign.images import reads_heic
 
     made = {}
     for kind in ("AVIF", *(["HEIF"] if reads_heic() else [])):
@@ -652,10 +652,10 @@ def settings(folder: Path) -> None:
 )
 def heads(folder: Path) -> None:
     """Values of answers' heads and addresses."""
-    from driftline.curate.core.outside.http import one_address, seconds_after
     from driftline.curate.fetch.address_guard import is_private_host, origin
     from driftline.curate.fetch.native import host_of
     from driftline.curate.fetch.outcome import opted_out
+    from driftline.curate.foreign.http import one_address, seconds_after
 
     for line in (folder / "head").read_bytes().decode("utf-8", "surrogateescape").split("\n"):
         opted_out([line])

@@ -16,14 +16,14 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from driftline.curate.core.atomic_io import csv_text, read_json, write_json
+from driftline.curate.core.atomic_io import DOCUMENT, csv_text, read_json, write_json
 from driftline.curate.core.errors import BadArray, BadConfig, BadInput, IntegrityError
 from driftline.curate.core.outputs import refill_all
-from driftline.curate.core.outside import limits
-from driftline.curate.core.outside.images import open_image
-from driftline.curate.core.outside.tables import BoundedParquet, read_parquet
 from driftline.curate.encoders.backbone import load_checkpoint
+from driftline.curate.foreign import limits
 from driftline.curate.foreign.delimited import csv_rows
+from driftline.curate.foreign.images import open_image
+from driftline.curate.foreign.tables import BoundedParquet, read_parquet
 from driftline.curate.images.checks import ImageLimits, check_image
 from driftline.curate.images.strip_exif import _segments
 from driftline.curate.metadata.filters import withdrawn_ids
@@ -100,7 +100,7 @@ class TestArrays:
             from_arrays(self.npz(tmp_path / "a.npz", (10**9, 10**6), bytes(8)))
 
     def test_a_bomb_is_refused_by_the_sizes_in_its_directory(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("driftline.curate.core.outside.arrays.UNPACKED", 1 << 20)
+        monkeypatch.setattr("driftline.curate.foreign.arrays.UNPACKED", 1 << 20)
         path = self.npz(tmp_path / "a.npz", (1 << 20, 4), bytes(16 << 20))
         assert path.stat().st_size < 60_000
         with pytest.raises(BadInput, match=r"a\.npz would unpack to 33,554,688 bytes\. Expected at most"):
@@ -125,7 +125,7 @@ class TestDocuments:
 
     def test_a_document_beyond_the_limit_is_not_read(self, tmp_path: Path) -> None:
         with (tmp_path / "a.json").open("wb") as file:
-            file.truncate(limits.DOCUMENT + 1)  # takes no room on the disk
+            file.truncate(DOCUMENT + 1)  # takes no room on the disk
         with pytest.raises(BadInput, match=r"a\.json has 268,435,457 bytes\. Expected a JSON file of at most"):
             read_json(tmp_path / "a.json")
 
@@ -173,7 +173,7 @@ def claims(path: Path, table: pa.Table) -> Path:
 class TestParquet:
     @pytest.fixture(autouse=True)
     def megabyte(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("driftline.curate.core.outside.tables.UNPACKED", 1 << 20)
+        monkeypatch.setattr("driftline.curate.foreign.tables.UNPACKED", 1 << 20)
 
     def test_a_table_without_rows_is_a_table(self, tmp_path: Path) -> None:
         empty = pa.table({"x": pa.array([], pa.float32()), "name": pa.array([], pa.string())})
@@ -212,7 +212,7 @@ class TestParquet:
             next(file.batches(4096, ["a"]))
 
     def test_a_table_too_large_for_memory_is_refused_by_its_footer(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("driftline.curate.core.outside.tables.RATIO", 0)
+        monkeypatch.setattr("driftline.curate.foreign.tables.RATIO", 0)
         pq.write_table(pa.table({"a": np.arange(200_000)}), tmp_path / "a.parquet")
         monkeypatch.setattr(pq.ParquetFile, "iter_batches", None)
         with pytest.raises(BadInput, match="would unpack to"):
@@ -301,7 +301,7 @@ class TestPickles:
             from_wild_time(tmp_path / "arxiv.pkl")
 
     def test_weights_that_unpack_to_much(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("driftline.curate.core.outside.arrays.UNPACKED", 1 << 20)
+        monkeypatch.setattr("driftline.curate.foreign.arrays.UNPACKED", 1 << 20)
         with zipfile.ZipFile(tmp_path / "w.pth", "w", zipfile.ZIP_DEFLATED) as file:
             file.writestr("archive/data/0", bytes(16 << 20))
         with pytest.raises(BadInput, match=r"w\.pth would unpack to 16,777,216 bytes"):

@@ -13,8 +13,7 @@ from support.helpers import album, photo_config
 
 import driftline as dl
 from driftline.curate.core.atomic_io import csv_text
-from driftline.curate.core.errors import BadConfig
-from driftline.curate.core.outside.secrets import without_secrets
+from driftline.curate.core.errors import BadConfig, without_secrets
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.export import EXPORTS

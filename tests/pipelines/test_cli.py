@@ -18,7 +18,7 @@ from support.console import document, inside
 from support.helpers import drifting, yfcc_line
 from support.small_runs import unpacked
 
-from driftline.curate.core.files.digests import content_digest, listing
+from driftline.curate.core.files import content_digest, listing
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.run import evaluate
 from driftline.pipelines.cli.app import app

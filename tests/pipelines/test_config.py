@@ -9,13 +9,13 @@ import pytest
 import yaml
 
 from driftline.curate.core.errors import BadConfig, MissingFile, UnknownName
-from driftline.curate.core.outside.s3 import S3
+from driftline.curate.core.own_code import codes_of
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.settings import keys_of
-from driftline.curate.core.system.own_code import codes_of
 from driftline.curate.embedding.features import encoder_name
 from driftline.curate.encoders import ENCODERS
 from driftline.curate.fetch.settings import FetchSettings
+from driftline.curate.foreign.s3 import S3
 from driftline.curate.release.settings import FeatureSettings
 from driftline.curate.retrieval.settings import Concept, RetrieveSettings
 from driftline.curate.sources import SOURCES

@@ -9,9 +9,9 @@ import numpy.typing as npt
 import pytest
 from PIL import Image
 
-from driftline.curate.core.outside.images import open_image, orientation_of, read_rgb
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
+from driftline.curate.foreign.images import open_image, orientation_of, read_rgb
 from driftline.pipelines.demo.draw import photo
 from driftline.pipelines.demo.world import CLEAR, DEEP, RESET, TURNED, World, build, oddity, stored
 

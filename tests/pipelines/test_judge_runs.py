@@ -12,7 +12,7 @@ from support.vision_server import vision_server
 
 from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.errors import MissingFile
-from driftline.curate.core.outside.s3 import S3
+from driftline.curate.foreign.s3 import S3
 from driftline.curate.release.packing import FetchedImages
 from driftline.pipelines.annotation.batches import write_batches
 from driftline.pipelines.forecast.needs import questions

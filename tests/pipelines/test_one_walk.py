@@ -10,8 +10,8 @@ from support.console import inside
 from support.helpers import photo_config
 from support.living import Town, context, counted
 
+from driftline.curate.core import files
 from driftline.curate.core.atomic_io import read_json, sha256_file
-from driftline.curate.core.files import digests
 from driftline.curate.fetch import job
 from driftline.pipelines.run.living import grow
 from driftline.pipelines.run.runner import run, status
@@ -73,7 +73,7 @@ def test_a_photo_that_comes_while_a_run_works_is_seen_at_its_end(root: Path, mon
 def test_files_that_the_store_has_are_not_read_for_their_digests(tmp_path, monkeypatch):
     town, read = Town(tmp_path / "town", 30), list[str]()
     folder = town.run(tmp_path / "run", 30)
-    monkeypatch.setattr(digests, "sha256_file", lambda path: (read.append(path.name), sha256_file(path))[1])
+    monkeypatch.setattr(files, "sha256_file", lambda path: (read.append(path.name), sha256_file(path))[1])
     with counted(town):
         run(context(folder), until="fetch")
     fetched = folder_of(folder, "fetch")

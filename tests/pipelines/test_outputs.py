@@ -15,7 +15,7 @@ from driftline.curate.core.atomic_io import TEMPORARY, read_json, write_json, wr
 from driftline.curate.core.errors import BadConfig, BadInput
 from driftline.curate.core.outputs import refill_all
 from driftline.curate.core.run_log import RunLog
-from driftline.curate.core.system.calls import claimed
+from driftline.curate.core.system import claimed
 from driftline.curate.release import Release
 from driftline.eval.reporting.report import report
 from driftline.eval.run import evaluate

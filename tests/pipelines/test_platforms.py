@@ -15,8 +15,8 @@ from support.turkle_server import Worker, api, turkle
 
 from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.errors import BadConfig, UnknownName
-from driftline.curate.core.outside.s3 import S3
 from driftline.curate.core.run_log import RunLog
+from driftline.curate.foreign.s3 import S3
 from driftline.curate.release import Release
 from driftline.pipelines.annotation.batches import open_batch, write_batches
 from driftline.pipelines.config.loader import load

@@ -15,7 +15,7 @@ from support.small_runs import unpacked
 
 import driftline as dl
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile, UnknownName
-from driftline.curate.core.notebook import Thumbnail, table
+from driftline.curate.foreign.notebook import Thumbnail, table
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.run.state import folder_of
 

@@ -10,7 +10,7 @@ from PIL import Image
 from support.console import document, handed, inside
 from support.helpers import album, yfcc_line
 
-from driftline.curate.core.files import memory as file_memory
+from driftline.curate.core import files
 from driftline.pipelines.run.state import write_changes
 
 CONFIG = """\
@@ -60,7 +60,7 @@ def test_from_repeats_a_stage_that_is_done_and_a_plan_says_so(folder: Path) -> N
 
 
 def test_from_ingest_reads_photos_again_whose_stamps_are_as_before(tmp_path, monkeypatch):
-    monkeypatch.setattr(file_memory, "UNSETTLED", -60.0)
+    monkeypatch.setattr(files, "UNSETTLED", -60.0)
     album(tmp_path / "photos", 1)
     (tmp_path / "driftline.yaml").write_text(CONFIG.replace("yfcc, path: photos.tsv", "folder, path: photos"))
 

@@ -11,7 +11,7 @@ from support.helpers import drifting, grouped
 
 from driftline.curate.core.atomic_io import fingerprint
 from driftline.curate.core.errors import IntegrityError
-from driftline.curate.core.outside.names import inside
+from driftline.curate.foreign.names import inside
 from driftline.stream_builder.builders.release import from_release
 from driftline.stream_builder.stream import Stream
 

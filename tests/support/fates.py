@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from driftline.curate.core.errors import BadInput
-from driftline.curate.core.outside.images import read_rgb
+from driftline.curate.foreign.images import read_rgb
 from driftline.curate.images.checks import ImageLimits, check_image
 from driftline.curate.images.phone_formats import plain_bytes
 from driftline.curate.sources.folder import Folder

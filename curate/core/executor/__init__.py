@@ -6,13 +6,24 @@ worker or machine only costs time, and the result does not depend on where a tas
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
+import sys
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from itertools import islice
+from types import ModuleType
+from typing import Any, Literal, TypeVar
 
-from driftline.curate.core.executor.local import drain, run_in_processes, visible_gpus
+from driftline.curate.core.errors import BadConfig, DriftlineError
+from driftline.curate.core.system import LINUX, busy_cores, collect_rarely, cores, how_it_ended
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -73,3 +84,153 @@ class Executor:
                 yield from drain({pool.submit(work, task): i for i, task in enumerate(tasks)})
         else:
             yield from run_in_processes(work, tasks, self.workers, visible_gpus() if gpus else [])
+
+
+ATTEMPTS = 4  # after so many dead workers the task itself is the cause
+MOST_WORKERS = 256
+AHEAD = 2  # items that a thread prepares in advance
+START = "forkserver" if LINUX else "spawn"  # from one small server, which stays: sooner than from nothing
+
+
+def drain(futures: dict[Future[R], int]) -> Iterator[tuple[int, R]]:
+    """(Position, result) of futures as they finish; the rest is cancelled when the caller stops."""
+    try:
+        while futures:
+            done, _ = wait(futures, return_when=FIRST_COMPLETED)
+            for future in done:
+                yield futures.pop(future), future.result()
+    finally:
+        for future in futures:
+            future.cancel()
+
+
+def ahead(work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+    """work(item) in order; a thread is two items ahead of the caller. For work that mostly releases the interpreter's
+    lock, such as the decoding of images."""
+    left = iter(items)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = deque(pool.submit(work, item) for item in islice(left, AHEAD))
+        while waiting:
+            result = waiting.popleft().result()
+            waiting.extend(pool.submit(work, item) for item in islice(left, 1))
+            yield result
+
+
+def default_workers() -> int:
+    """One worker for each core that this process may use, unless the variable DRIFTLINE_WORKERS says how many. Raises
+    BadConfig."""
+    text = os.environ.get("DRIFTLINE_WORKERS", "")
+    if not text:
+        return cores()
+    if not text.isdecimal() or not 1 <= int(text) <= MOST_WORKERS:
+        raise BadConfig(f"The variable DRIFTLINE_WORKERS is {text!r}.", f"Expected a number from 1 to {MOST_WORKERS}.")
+    return int(text)
+
+
+def visible_gpus() -> list[str]:
+    """The GPUs that this process may use, in the notation of CUDA_VISIBLE_DEVICES."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        import torch
+
+        return [str(i) for i in range(torch.cuda.device_count())]
+    return [gpu.strip() for gpu in visible.split(",") if gpu.strip()]
+
+
+def run_in_processes(
+    work: Callable[[T], R], tasks: Sequence[T], workers: int, gpus: Sequence[str]
+) -> Iterator[tuple[int, R]]:  # fmt: skip
+    """Like `Executor.run_tasks`, in new processes. gpus: distributed over the workers in turn."""
+    unfinished = dict(enumerate(tasks))
+    processes: list[Any] = []
+    ends: list[str] = []
+    for _ in range(ATTEMPTS):
+        context = multiprocessing.get_context(START)
+        with children():  # the first semaphore starts a process, too
+            gpu_queue = context.SimpleQueue()
+            for i in range(workers if gpus else 0):
+                gpu_queue.put(gpus[i % len(gpus)])
+            begin = (dict(os.environ), gpu_queue if gpus else None)
+        with ProcessPoolExecutor(workers, context, _start_worker, begin) as pool:
+            try:
+                with children():
+                    futures = {pool.submit(work, task): i for i, task in unfinished.items()}
+                processes = list(pool._processes.values())
+                for i, result in drain(futures):
+                    del unfinished[i]
+                    yield i, result
+            except BrokenProcessPool:  # a worker was killed or ran out of memory: restart what is unfinished
+                pool.shutdown(wait=True, cancel_futures=True)
+                codes = {process.exitcode for process in processes}  # the pool stops the others by SIGTERM
+                ends = sorted(how_it_ended(code) for code in codes - {0, None, -signal.SIGTERM})
+                continue
+            finally:
+                pool.shutdown(wait=True, cancel_futures=True)
+        return
+    raise DriftlineError(
+        f"Worker processes died {ATTEMPTS} times in a row ({' or '.join(ends) or 'it is not known why'}); "
+        f"{len(unfinished):,} tasks are not done.",
+        "Expected every worker to finish.",
+        "If memory is short, lower --workers. Finished work is kept.",
+    )
+
+
+@contextmanager
+def children() -> Iterator[None]:
+    """Processes that start here import neither the user's script, which would run all of it again, nor modules of the
+    working directory: a json.py beside photos is not ours."""
+    script, safe = sys.modules["__main__"], os.environ.get("PYTHONSAFEPATH")
+    sys.modules["__main__"] = ModuleType("__main__")
+    os.environ["PYTHONSAFEPATH"] = "1"
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = script
+        if safe is None:
+            del os.environ["PYTHONSAFEPATH"]
+        else:
+            os.environ["PYTHONSAFEPATH"] = safe
+
+
+def _start_worker(environment: dict[str, str], gpu_queue: Any) -> None:
+    """environment: as it is now; a process forked from a server has that of the server's start."""
+    collect_rarely()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    os.environ.clear()
+    os.environ.update(environment)
+    if gpu_queue is not None:  # torch reads the variable once, so set it before torch is imported
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpu_queue.get()
+
+
+def _end_with_parent() -> None:
+    """The server outlives a killed parent as long as its processes do, so each looks for itself."""
+    if parent := multiprocessing.parent_process():
+        parent.join()
+        os._exit(1)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Run torch on one thread, so that results do not depend on the number of cores."""
+    with _threads(1):
+        yield
+
+
+@contextmanager
+def idle_cores() -> Iterator[int]:
+    """Run torch on the cores that nothing else uses now: threads beyond them wait for each other, and a step takes many
+    times as long. Yields their number. The last bits of results depend on it."""
+    with _threads(max(1, cores() - busy_cores())) as number:
+        yield number
+
+
+@contextmanager
+def _threads(number: int) -> Iterator[int]:
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield number
+    finally:
+        torch.set_num_threads(before)

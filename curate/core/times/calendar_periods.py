@@ -1,7 +1,7 @@
 """Years, months, weeks and days as periods, or a number of parts."""
 
 from driftline.curate.core.errors import BadConfig
-from driftline.curate.core.outside.names import is_count
+from driftline.curate.foreign.names import is_count
 
 CALENDAR = {"year": "Y", "month": "M", "week": "W", "day": "D"}
 """period → numpy's unit"""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from warnings import catch_warnings, simplefilter
 
-from driftline.curate.core.outside.limits import SIDECAR
+from driftline.curate.foreign.limits import SIDECAR
 
 EPOCH = datetime(1970, 1, 1)
 DAY = 86_400  # seconds

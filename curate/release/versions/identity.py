@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from driftline.curate.core.outside.tables import read_parquet
 from driftline.curate.core.parsing import rows_of
+from driftline.curate.foreign.tables import read_parquet
 
 FILE = "BUCKETS.json"
 Listed = tuple[str, int, str | None]  # an unlabelled image: id, bucket, SHA-256 of it or, if not held, of its source

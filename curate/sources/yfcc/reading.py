@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from driftline.curate.core.errors import BadInput, reason
-from driftline.curate.core.outside.tables import BoundedParquet
+from driftline.curate.foreign.tables import BoundedParquet
 from driftline.curate.sources.yfcc import lines
 from driftline.curate.sources.yfcc.columns import NAMES, USED, records
 

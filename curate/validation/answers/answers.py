@@ -27,10 +27,10 @@ import pyarrow.compute as pc
 
 from driftline.curate.core.atomic_io import TEMPORARY
 from driftline.curate.core.errors import BadInput, DriftlineError
-from driftline.curate.core.outside.names import is_count
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.foreign.cells import NOTHING
 from driftline.curate.foreign.delimited import csv_rows
+from driftline.curate.foreign.names import is_count
 from driftline.curate.validation.asking.batches import CREATED, NONE
 
 ANSWERS = pa.schema(

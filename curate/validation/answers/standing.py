@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import json_value, write_parquet
-from driftline.curate.core.outside.tables import read_parquet
 from driftline.curate.core.parsing import rows_of
+from driftline.curate.foreign.tables import read_parquet
 from driftline.curate.validation.answers import FORGOTTEN
 from driftline.curate.validation.answers.stored import page_changes
 from driftline.curate.validation.answers.verdicts import VERDICTS

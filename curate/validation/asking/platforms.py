@@ -11,7 +11,7 @@ from xml.sax.saxutils import quoteattr
 
 from driftline.curate.core.atomic_io import json_value, write_json, write_text
 from driftline.curate.core.errors import BadInput
-from driftline.curate.core.outside.documents import read_text
+from driftline.curate.foreign.documents import read_text
 from driftline.curate.retrieval.settings import Concept
 from driftline.curate.validation.asking.batches import COLUMNS, CREATED, NONE, marketplace_csv, question_html
 

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from driftline.curate.core.errors import BadConfig, IncompatibleStream
-from driftline.curate.core.outside.names import is_count
+from driftline.curate.foreign.names import is_count
 from driftline.eval.experiment.settings import NO_EFFECT
 from driftline.eval.learner import Learner, Task
 from driftline.eval.protocol import MAJORITY, Protocol, Ran, Result, Roles, Score, Start, require

@@ -8,7 +8,7 @@ from typing import Any
 
 from driftline.curate.core.atomic_io import csv_text, write_bytes, write_parquet, write_text
 from driftline.curate.core.errors import BadConfig, available
-from driftline.curate.core.outside.escaping import latex, no_formula
+from driftline.curate.foreign.escaping import latex, no_formula
 from driftline.eval.plain import plain
 from driftline.eval.protocol import OF_CLASSES, Document, primary_of, scores_of
 from driftline.eval.reporting.compared import letters

@@ -33,11 +33,6 @@ def fault(name: str) -> str:
     return "it is a reserved name" if RESERVED.fullmatch(name) else ""
 
 
-def is_utf8(text: str) -> bool:
-    """False for text that was read with surrogate escapes from bytes that are not UTF-8."""
-    return not any("\ud800" <= c <= "\udfff" for c in text) if not text.isascii() else True
-
-
 def one_form(text: str) -> str:
     """A text in one Unicode form (NFC): Macs write é as two characters, other systems as one."""
     return text if text.isascii() else unicodedata.normalize("NFC", text)

@@ -18,7 +18,7 @@ from typing import Any
 
 from driftline.curate.core.atomic_io import fingerprint, sha256_file
 from driftline.curate.core.errors import BadPlugin
-from driftline.curate.core.files.digests import installed_version
+from driftline.curate.core.files import installed_version
 
 HOME = "driftline"
 PLAIN = (str, bytes, bool, int, float, complex, type(None))

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from driftline.curate.core.errors import BadInput, DriftlineError, MissingFile, reason
-from driftline.curate.core.outside.limits import RATIO, UNPACKED
+from driftline.curate.foreign.limits import RATIO, UNPACKED
 
 BATCH = 65_536  # rows that are decoded at a time
 FEW = 1_000_000  # rows of a photo table that may have less than a byte each
@@ -114,3 +114,32 @@ def check_offsets(columns: Sequence[pa.Array]) -> None:
     bare = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}
     for column in columns:
         (column.view(bare[column.type]) if column.type in bare else column).validate(full=True)
+
+
+if TYPE_CHECKING:  # arrays need none
+    import pyarrow as pa
+
+
+def arrow_of(source: Any) -> pa.Table:
+    """A data frame of pandas or another library, rows, or columns by name, in Arrow's form. Raises BadInput."""
+    import pyarrow as pa
+
+    try:
+        if isinstance(source, pa.Table):
+            return source
+        if isinstance(source, Mapping):
+            return pa.table({str(name): moments_of(column) for name, column in source.items()})
+        if isinstance(source, list):
+            return pa.Table.from_pylist(source)
+        if hasattr(source, "apply"):
+            return pa.Table.from_pandas(source.apply(moments_of).rename(columns=str), preserve_index=False)
+        return pa.table(source)
+    except (pa.ArrowException, AttributeError, TypeError, ValueError) as error:
+        expected = "Expected a file, a data frame, an Arrow table, rows, or columns by name."
+        why = "; ".join(map(str, error.args))  # Arrow's has the value, then its column
+        raise BadInput(f"{type(source).__name__} is no table ({why}).", expected) from None
+
+
+def moments_of(column: Any) -> Any:
+    """Periods of pandas as their first moment; other columns as they are."""
+    return column.dt.to_timestamp() if str(getattr(column, "dtype", "")).startswith("period[") else column

@@ -19,8 +19,7 @@ from itertools import count
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from driftline.curate.core.errors import BadConfig, DriftlineError, Unfinished, shortened
-from driftline.curate.core.outside.secrets import without_secrets
+from driftline.curate.core.errors import BadConfig, DriftlineError, Unfinished, shortened, without_secrets
 
 T = TypeVar("T")
 LARGEST = 32 << 20  # bytes of one answer

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 from driftline.curate.core.errors import BadInput
-from driftline.curate.core.outside.images import as_rgb, open_image
+from driftline.curate.foreign.images import as_rgb, open_image
 
 EDGE = 48  # pixels of a thumbnail
 LEFT, CENTRE = "left", "center"  # notebooks align cells to the right

@@ -1,7 +1,5 @@
 """What input may cost, in one place. Limits that belong to a setting are with the setting (`fetch`, `eval`)."""
 
-DOCUMENT = 256 << 20
-"""bytes of a JSON or YAML document, which is read as a whole"""
 SIDECAR = 1 << 20
 """bytes of a photo's sidecar that are read"""
 UNPACKED = 1 << 30
@@ -22,5 +20,3 @@ ROW_LINES = 100
 """lines of one row of a CSV table: a longer one has a quote that nothing closes"""
 CELL = 16 << 20
 """characters of one cell of a CSV table"""
-MESSAGE = 200
-"""characters of a library's message in one of ours"""

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.errors import BadArray, BadInput, IntegrityError, MissingFile, reason
-from driftline.curate.core.outside.limits import CLASSES, RATIO, UNPACKED
+from driftline.curate.foreign.limits import CLASSES, RATIO, UNPACKED
 
 Array = npt.NDArray[Any]
 

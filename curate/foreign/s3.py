@@ -15,7 +15,7 @@ from driftline.curate.core.atomic_io import read_json, write_json
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, IntegrityError
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.settings import Form, Section
-from driftline.curate.core.system.calls import sync_folder
+from driftline.curate.core.system import sync_folder
 
 RANGE = 64 << 20  # bytes per request
 TRIES = 5  # of a request

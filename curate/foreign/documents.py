@@ -7,9 +7,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from driftline.curate.core.atomic_io import read_json
+from driftline.curate.core.atomic_io import DOCUMENT, read_json
 from driftline.curate.core.errors import BadInput, IntegrityError, MissingFile, shortened
-from driftline.curate.core.outside.limits import DOCUMENT
 
 MARKS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 SUM = re.compile(r"([0-9a-f]{64}) [ *](?:\./)?([^\r\ud800-\udfff]+)\r?")  # a line of sha256sum
