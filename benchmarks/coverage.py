@@ -1,10 +1,9 @@
 """How often intervals and tests are right, on simulated learners whose truth is known.
 
-    python benchmarks/coverage.py [intervals] [calibration] [ties] [--simulations 300]
+    python benchmarks/coverage.py [intervals] [ties] [--simulations 300]
 
-One JSON line a case. `intervals`: the share of simulations
-whose 95 % interval holds the true half-life, slope, curve and accuracy. `calibration`: the same of the calibration
-error. `ties`: the share of tables of equal learners in which any two of them are said to differ.
+One JSON line a case. `intervals`: the share of simulations whose 95 % interval holds the true half-life, slope, curve
+and accuracy. `ties`: the share of tables of equal learners in which any two of them are said to differ.
 
 A world has 6 steps. A sample is right if its difficulty, which all models share, and noise of each answer are below
 what a model of that age reaches, so that answers of seeds and ages agree as those of real models do (`shared`: the
@@ -25,10 +24,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from driftline.eval.outcomes import recorded
 from driftline.eval.rows import Answers, Row, Run, groups
 from driftline.eval.scoring.ageing import Ageing, ageing
-from driftline.eval.scoring.calibration import BINS, bin_of, calibration
 from driftline.eval.scoring.comparing import compare
 from driftline.eval.scoring.decay import by_lag, falling, first_below, left_over, slope
 from driftline.eval.scoring.pairs import pairs_of
@@ -175,34 +172,6 @@ def told_apart(world: World, learners: int, simulations: int) -> dict[str, float
     return {"rejected": round(float(np.mean(tables)), 3), "testable": round(testable / simulations, 3)}
 
 
-def calibrated(gap: float, n: int, seeds: int, clusters: bool, simulations: int) -> float:
-    """The share of simulations whose interval of the calibration error holds the truth. gap: confidence less the
-    probability of being right."""
-    rng, sure = np.random.default_rng([n, seeds, clusters, int(100 * gap)]), np.random.default_rng(1)
-
-    def confidences(rng: np.random.Generator, size: int) -> Floats:
-        return recorded(np.clip(rng.beta(8, 2, size), 0.2, 0.995)).astype(np.float64)
-
-    many = confidences(sure, 1_000_000)
-    of_bins = [np.bincount(bin_of(many), weights, BINS) for weights in (None, many - np.clip(many - gap, 0, 1))]
-    truth = math.sqrt(float((of_bins[1] ** 2 / np.maximum(of_bins[0], 1)).sum() / len(many)))
-    inside, cluster = [], np.arange(n) // OF_CLUSTER if clusters else np.arange(n)
-    for _ in range(simulations):
-        confidence, label = confidences(rng, n), np.zeros(n, np.uint8)
-        difficulty = math.sqrt(0.5) * (rng.normal(size=n) + rng.normal(size=cluster[-1] + 1)[cluster])
-        runs = []
-        for seed in range(seeds):
-            noise = math.sqrt(0.7) * difficulty + math.sqrt(0.3) * rng.normal(size=n)
-            right = noise < ndtri(np.clip(confidence - gap, 0, 1))
-            answers = Answers(np.arange(n), label, (~right).astype(np.uint8), confidence.astype(np.float32))
-            row = Row("0", n, int(right.sum()), 0, last_change=0, answers=answers)
-            runs.append(Run({**ABOUT, "learner": "l", "seed": seed}, [row]))
-        (calibrated,) = calibration(runs, resampling=Resampling(groups=cluster))
-        assert calibrated is not None
-        inside.append(bool(calibrated.ece.low[0] <= truth <= calibrated.ece.high[0]))
-    return round(float(np.mean(inside)), 3)
-
-
 def worlds() -> Iterator[World]:
     """All cases of half-life, slope, curve and accuracy."""
     for left, n, (seeds, sd) in product(LEFT, (50, 200), ((1, 0.0), (3, 0.04), (10, 0.02))):
@@ -220,17 +189,13 @@ def worlds() -> Iterator[World]:
 def main() -> None:
     """Print one JSON line a case."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", default=["intervals", "calibration", "ties"])
+    parser.add_argument("parts", nargs="*", default=["intervals", "ties"])
     parser.add_argument("--simulations", type=int, default=300)
     parser.add_argument("--cases", type=int, default=1, help="only every N-th case of the intervals")
     asked = parser.parse_args()
     if "intervals" in asked.parts:
         for world in list(worlds())[:: asked.cases]:
             print(json.dumps({"part": "intervals", **asdict(world), **covered(world, asked.simulations)}), flush=True)
-    if "calibration" in asked.parts:
-        for gap, n, seeds, clusters in product((0.0, 0.05, 0.15), (50, 200, 1000), (1, 5), (False, True)):
-            case = {"part": "calibration", "gap": gap, "n": n, "seeds": seeds, "clusters": clusters}
-            print(json.dumps({**case, "error": calibrated(gap, n, seeds, clusters, asked.simulations)}), flush=True)
     if "ties" in asked.parts:
         cases = product((2, 6, 20), (1, 2, 3, 5, 10), (0.0, 0.01, 0.05), (False, True))
         for learners, seeds, sd, clusters in cases:

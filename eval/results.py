@@ -13,7 +13,7 @@ import numpy as np
 
 from driftline.curate.foreign.notebook import Strong, table
 from driftline.eval.protocol import primary_of, scores_of
-from driftline.eval.reporting.files.exports import CLASS_COLUMNS, SCORE_COLUMNS, class_records, score_records
+from driftline.eval.reporting.exports import CLASS_COLUMNS, SCORE_COLUMNS, class_records, score_records
 from driftline.eval.reporting.text import spread
 from driftline.eval.rows import Run, stored_name
 from driftline.eval.scoring.net import NO_CONTROL, Control
@@ -43,7 +43,7 @@ class Results(dict[str, Any]):
 
     def frame(self, by_class: bool = False) -> pd.DataFrame:
         """One row for each learner, score and seed, the best learner first, with the columns of a report's
-        scores.parquet; value: NaN for a score that the run never reached. Behind them a row for each learner that was
+        scores.csv; value: NaN for a score that the run never reached. Behind them a row for each learner that was
         skipped: the primary score without a value, and the reason in `skipped`.
 
         by_class: one row for each learner and class in their place: test samples of a run (`n`) and mean `recall` over
@@ -127,7 +127,7 @@ class Results(dict[str, Any]):
         return whole
 
     def whole(self) -> dict[str, Any]:
-        """The document with what a report says beyond scores: ageing, calibration, which learners differ."""
+        """The document with what a report says beyond scores: ageing, which learners differ."""
         from driftline.eval.reporting.report import FEW_RUNS, document_of
 
         about = self["stream"]
@@ -139,7 +139,7 @@ class Results(dict[str, Any]):
     def plot(self, name: str = "") -> Chart:
         """A chart of the report's pages, for a notebook: the first, or the one of this title, as in
         "cost-against-accuracy". Raises IncompatibleStream without charts, UnknownName for another title."""
-        from driftline.eval.reporting.files.figures import chart
+        from driftline.eval.reporting.figures import chart
 
         return Chart(chart([self.whole()], name, [] if self.on is None else [self.on]))
 

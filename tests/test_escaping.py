@@ -9,7 +9,7 @@ import pytest
 
 from driftline.curate.foreign.escaping import latex, markdown, no_formula
 from driftline.curate.release.writer import attribution
-from driftline.eval.reporting.files.exports import scores_csv, scores_tex
+from driftline.eval.reporting.exports import scores_csv, scores_tex
 
 PAYLOADS = [
     "=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", '=HYPERLINK("http://evil","x")', "=cmd|' /C calc'!A0",

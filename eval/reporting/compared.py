@@ -1,6 +1,5 @@
-"""Learners against each other, for a report: groups that do not differ, and a sentence for each pair."""
+"""Learners against each other, for a report: groups that do not differ, and who is ahead when old."""
 
-import math
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
@@ -16,7 +15,6 @@ from driftline.eval.scoring.comparing import adjusted, compare, ties_of
 from driftline.eval.scoring.ranking import comparable, rival
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
-MOST = 40  # learners with a sentence for each pair
 
 
 def facts_of(runs: Sequence[Run], document: Document, clusters: Array | None) -> list[dict[str, Any]]:
@@ -94,16 +92,3 @@ def letters(document: Document) -> dict[int, str]:
 def scores_of_members(group: Mapping[str, Any] | None) -> dict[int, Band]:
     """Position of a result → its primary score with the interval over seeds and test samples."""
     return {} if group is None else {i: group["score"][k] for k, i in enumerate(group["members"])}
-
-
-def tests_of_pairs(part: Document) -> list[list[Any]]:
-    """For each pair that was tested: both names, the difference and the ends of its interval in points, p, and p of
-    the exact test sample by sample; the page's script writes the sentence."""
-    group, names = part.get("tested"), {r["place"]: r["label"] for r in part["results"]}
-    if group is None or len(group["members"]) > MOST:
-        return []
-    return [
-        [*(names[i] for i in pair["of"]), *(round(100 * end, 1) for end in pair["difference"]), pair["p"],
-         pair["p_outcomes"]]
-        for pair in group["pairs"] if not math.isnan(pair["difference"][0])
-    ]  # fmt: skip

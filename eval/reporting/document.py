@@ -9,9 +9,9 @@ from markupsafe import Markup
 
 from driftline.eval.plotting.charts import Figure, points
 from driftline.eval.protocol import OF_CLASSES, Document, Score, kind_of, primary_of, score_of, scores_of
-from driftline.eval.reporting import ageing, confidence, samples, seen
+from driftline.eval.reporting import ageing, samples, seen
 from driftline.eval.reporting.answer import answer, seconds_of
-from driftline.eval.reporting.compared import letters, tests_of_pairs
+from driftline.eval.reporting.compared import letters
 from driftline.eval.reporting.markup import table
 from driftline.eval.reporting.protocols import page_of
 from driftline.eval.reporting.text import named_steps, step_names, value_text
@@ -27,7 +27,6 @@ def shown(
     part: Document,
     stream: Stream | None,
     thumbnails: samples.Thumbnails | None = None,
-    traces: samples.Traces | None = None,
 ) -> dict[str, Any]:
     """What a page shows beyond one of `ranking.parts`: the answer, columns, texts, figures, the matrix's axes and
     range. All of it is about this group of comparable results."""
@@ -71,12 +70,10 @@ def shown(
     full["placebo"] = ageing.placebo(full) if aged else None
     full["ageing_table"] = ageing.table(full) if aged else None
     full["seen_section"] = seen.section(full) if full.get("seen") and results else None
-    full["calibrated"] = confidence.section(full)
     full["by_class"] = ageing.by_class(full) if aged else None
     lost = part.get("losses")
-    full["samples"] = samples.section(lost, stream, thumbnails, traces) if lost else None
+    full["samples"] = samples.section(lost, stream, thumbnails) if lost else None
     full["cost"] = _cost(full) if results else None
-    full["pair"] = _pair(full, tests_of_pairs(part))
     with_matrix = [r for r in full["results"] if r["matrix"]]
     full["matrices"], full["more_matrices"] = with_matrix[:MATRICES], len(with_matrix[MATRICES:])
     return full
@@ -196,18 +193,3 @@ def _cost(document: Mapping[str, Any]) -> Figure | None:
         "least as cheap and as good."
     )
     return Figure("Cost against accuracy", caption, points(places, front, "milliseconds a run"))
-
-
-def _pair(document: Mapping[str, Any], tests: Sequence[Sequence[Any]]) -> dict[str, Any] | None:
-    """What the page's script needs to put two learners side by side."""
-    results = document["results"]
-    if len(results) < 2:
-        return None
-    scores = [score for score in document["columns"] if score.unit == "share"]
-    learners = []
-    for r in results:
-        matrix = [[None if c is None else round(100 * c, 2) for c in row] for row in r["matrix"] or []]
-        means = [mean_of(score, r) for score in scores]
-        values = [None if mean is None else round(100 * mean, 2) for mean in means]
-        learners.append({"name": r["label"], "scores": values, "matrix": matrix or None})
-    return {"learners": learners, "scores": [s.label for s in scores], "tests": tests, "steps": document["names"]}

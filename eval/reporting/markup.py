@@ -32,8 +32,6 @@ class Cell:
     """small, on a second line"""
     beside: str = ""
     """small, on the same line"""
-    link: str = ""
-    """where the text leads"""
     kind: str = ""
     """class"""
     image: bytes = b""

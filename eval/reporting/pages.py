@@ -34,13 +34,12 @@ def linked(documents: Documents) -> list[dict[str, Any]]:
     full = []
     for d in documents:
         aged = d["ageing"]["results"] if d.get("ageing") else [None] * len(d["results"])
-        sure = d["calibration"]["results"] if d.get("calibration") else [None] * len(d["results"])
         seen = (d["seen"]["results"] if d.get("seen") else None) or [None] * len(d["results"])
         cadences = d.get("retrain_every") or [[]] * len(d["results"])
-        of_results = zip(d["results"], aged, sure, seen, cadences, labels(d["results"]), strict=True)
+        of_results = zip(d["results"], aged, seen, cadences, labels(d["results"]), strict=True)
         results = [
-            {**r, "aged": age, "calibration": calibration, "seen": gap, "cadences": every, "label": label}
-            for r, age, calibration, gap, every, label in of_results
+            {**r, "aged": age, "seen": gap, "cadences": every, "label": label}
+            for r, age, gap, every, label in of_results
         ]
         suffix = hashlib.sha256(d["stream"]["sha256"].encode()).hexdigest()[:6]  # two streams may have one name
         stream = {**d["stream"], "page": slug("stream", d["stream"]["name"], suffix)}

@@ -1,5 +1,5 @@
-"""Test samples that tell something: those that every learner loses, those that only old models lose, and those where
-the two best learners differ. With a picture if there is one, and the id by which `driftline trace` finds the photo."""
+"""Test samples that every learner loses, and those that only old models lose. With a picture if there is one, and the
+id by which `driftline trace` finds the photo."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -9,17 +9,15 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.eval.plotting.charts import Section
-from driftline.eval.protocol import Document, primary_of, stored_protocol
+from driftline.eval.protocol import Document, stored_protocol
 from driftline.eval.reporting.markup import Cell, jpeg, render
 from driftline.eval.rows import Run, groups
-from driftline.eval.scoring import ranking
-from driftline.eval.scoring.ranking import comparable, ranked
+from driftline.eval.scoring.ranking import comparable
 from driftline.stream_builder.step import CALENDAR
 from driftline.stream_builder.stream import SPLITS, Stream
 
 SHOWN, PIXELS = 12, 116
 Thumbnails = Callable[[Sequence[str]], Mapping[str, bytes]]  # ids → JPEG of those that have a picture
-Traces = Callable[[Sequence[str]], Mapping[str, Mapping[str, str]]]  # ids → where each comes from: what → text or URL
 Counts = npt.NDArray[np.int32]
 
 
@@ -30,45 +28,37 @@ def facts_of(runs: Sequence[Run], document: Document) -> list[dict[str, Any]]:
     per_group = []
     for group in comparable(document):
         members = sorted(position[id(result)] for result in group)
-        own = {**document, "results": [document["results"][i] for i in members]}
-        if lost := lost_samples([run for i in members for run in runs_of[i]], own):
+        seeing = [runs_of[i] for i in members if not document["results"][i].get("standing")]
+        if lost := lost_samples(seeing):
             per_group.append({"members": members, **lost})
     return per_group
 
 
-def lost_samples(runs: Sequence[Run], document: Document) -> dict[str, Any] | None:
+def lost_samples(learners: Sequence[Sequence[Run]]) -> dict[str, Any] | None:
     """Positions of samples in the stream and how often they were lost, as plain data; None without outcomes.
 
-    A step's freshest model is the last one that was trained before the step was tested, at the earliest; its oldest
-    model is the first one. Upper bounds and learners that see no sample do not count, nor, for old
-    models, learners that never change.
+    learners: the runs of each, without upper bounds and learners that see no sample. A step's newest model is the last
+    one that was trained before the step was tested, at the earliest; its oldest model is the first one. Learners that
+    never change do not count for old models.
     """
-    kinds: dict[int, tuple[Counts, ...]] = {}
-    tested_of = {id(r.answers.sample): r.answers.sample for run in runs for r in run.rows if r.answers is not None}
+    tested_of = {id(r.answers.sample): r.answers.sample for group in learners for run in group for r in run.rows
+                 if r.answers is not None}  # fmt: skip
     top = max((int(sample.max(initial=0)) for sample in tested_of.values()), default=-1)  # runs share arrays
-    if top < 0:
-        return None
     label = np.full(top + 1, -1, np.int64)
-    for k, group in enumerate(groups(runs)):
-        if document["results"][k].get("standing"):
-            continue
-        counted = _counts(group, top + 1, label)
-        if counted is not None:
-            kinds[k] = counted
+    kinds = [counts for group in learners if (counts := _counts(group, top + 1, label)) is not None]
     if not kinds:
         return None
-    fresh_n, fresh_right, old_n, old_right = (np.stack([c[i] for c in kinds.values()]) for i in range(4))
+    fresh_n, fresh_right, old_n, old_right = map(np.stack, zip(*kinds, strict=True))
     tested = (fresh_n > 0).all(0)
     everyone = tested & (fresh_right == 0).all(0)
     learns = [(a[b > 0] != c[b > 0]).any() for a, b, c in zip(fresh_right, old_n, old_right, strict=True)]
     fresh_n, fresh_right, old_n, old_right = (part[learns] for part in (fresh_n, fresh_right, old_n, old_right))
     both = tested & (old_n > 0).all(0) & any(learns)
     only_old = both & (fresh_right == fresh_n).all(0) & (old_right == 0).all(0)
-    facts: dict[str, Any] = {"tested": int(tested.sum()), "learners": len(kinds)}
-    facts["everyone"] = _picked(everyone, label)
-    facts["only_old"] = _picked(only_old, label) if both.any() else None
-    facts["differ"] = _two(document, kinds, label)
-    return facts
+    return {
+        "tested": int(tested.sum()), "learners": len(kinds), "everyone": _picked(everyone, label),
+        "only_old": _picked(only_old, label) if both.any() else None,
+    }  # fmt: skip
 
 
 def _counts(group: Sequence[Run], size: int, label: npt.NDArray[np.int64]) -> tuple[Counts, ...] | None:
@@ -93,66 +83,30 @@ def _counts(group: Sequence[Run], size: int, label: npt.NDArray[np.int64]) -> tu
     return counts
 
 
-def _picked(which: npt.NDArray[np.bool_], label: npt.NDArray[np.int64], most: int = SHOWN) -> dict[str, Any]:
+def _picked(which: npt.NDArray[np.bool_], label: npt.NDArray[np.int64]) -> dict[str, Any]:
     """How many, and some of them from all of the stream."""
     places = np.flatnonzero(which)
-    chosen = (
-        places[np.unique(np.linspace(0, len(places) - 1, min(most, len(places))).astype(int))]
-        if len(places)
-        else places
-    )
+    chosen = places[np.unique(np.linspace(0, len(places) - 1, min(SHOWN, len(places))).astype(int))]
     return {"count": len(places), "samples": chosen.tolist(), "labels": label[chosen].tolist()}
 
 
-def _two(
-    document: Document, kinds: Mapping[int, tuple[Counts, ...]], label: npt.NDArray[np.int64]
-) -> dict[str, Any] | None:
-    """Samples that the freshest models of one of the two best learners always get right, and the other's never."""
-    score, results = primary_of(document), document["results"]
-    order = sorted(kinds, key=lambda k: ranking.rank(score, results[k]), reverse=True)[:2]
-    if len(order) < 2:
-        return None
-    names = {id(place.result): place.name for place in ranked(document)}
-    (n_a, right_a), (n_b, right_b) = ((kinds[k][0], kinds[k][1]) for k in order)
-    both = (n_a > 0) & (n_b > 0)
-    parts = [both & (right_a == n_a) & (right_b == 0), both & (right_b == n_b) & (right_a == 0)]
-    lists = [_picked(part, label, SHOWN // 2) for part in parts]
-    return {"learners": [names[id(results[k])] for k in order], "won": lists}
-
-
-def section(
-    lost: Mapping[str, Any], stream: Stream | None, thumbnails: Thumbnails | None = None, traces: Traces | None = None
-) -> Section:
-    """The lists as HTML. stream: for ids, dates, names of classes and pictures; else samples are numbers. traces:
-    what a sample's id unfolds."""
-    lists: list[tuple[str, Mapping[str, Any] | None]] = [
-        (
-            f"Every learner is wrong on them, even newly trained ({{}} of {lost['tested']:,} test samples)",
-            lost["everyone"],
-        ),
-        ("Only old models are wrong: every newly trained one is right, every oldest one wrong ({})", lost["only_old"]),
-    ]
-    if differ := lost["differ"]:
-        for (one, other), part in zip((differ["learners"], differ["learners"][::-1]), differ["won"], strict=True):
-            lists.append((f"{one} is right, {other} wrong ({{}})", part))
-    wanted = sorted({place for _, part in lists if part for place in part["samples"]})
+def section(lost: Mapping[str, Any], stream: Stream | None, thumbnails: Thumbnails | None = None) -> Section:
+    """The lists as HTML. stream: for ids, dates, names of classes and pictures; else samples are numbers."""
+    titles = {
+        "everyone": f"Every learner is wrong on them, even newly trained ({{}} of {lost['tested']:,} test samples)",
+        "only_old": "Only old models are wrong: every newly trained one is right, every oldest one wrong ({})",
+    }
+    lists = [(title, part) for name, title in titles.items() if (part := lost[name]) is not None]
+    wanted = sorted({place for _, part in lists for place in part["samples"]})
     abouts = {} if stream is None else _about(stream, wanted)
     ids = [about["id"] for about in abouts.values()]
     pictures = thumbnails(ids) if thumbnails and ids else {}
-    origins = traces(ids) if traces and ids else {}
-    shown = [
-        (
-            title.replace("{}", f"{part['count']:,}"),
-            [
-                _item(place, label, abouts.get(place), pictures, origins, stream)
-                for place, label in zip(part["samples"], part["labels"], strict=True)
-            ],
-        )
-        for title, part in lists
-        if part is not None
-    ]
-    note = f"Over {lost['learners']} learners and all seeds."
-    content = render("samples", note, bool(abouts), bool(origins), shown)
+    shown = []
+    for title, part in lists:
+        places = zip(part["samples"], part["labels"], strict=True)
+        items = [_item(place, label, abouts.get(place), pictures, stream) for place, label in places]
+        shown.append((title.format(f"{part['count']:,}"), items))
+    content = render("samples", f"Over {lost['learners']} learners and all seeds.", bool(abouts), shown)
     return Section("samples", "Samples that learners lose", content)
 
 
@@ -176,12 +130,7 @@ def _about(stream: Stream, positions: Sequence[int]) -> dict[int, dict[str, Any]
 
 
 def _item(
-    place: int,
-    label: int,
-    about: Mapping[str, Any] | None,
-    pictures: Mapping[str, bytes],
-    origins: Mapping[str, Mapping[str, str]],
-    stream: Stream | None,
+    place: int, label: int, about: Mapping[str, Any] | None, pictures: Mapping[str, bytes], stream: Stream | None
 ) -> dict[str, Any]:
     """What the list shows of a sample."""
     if about is None or stream is None:
@@ -189,12 +138,5 @@ def _item(
     name = stream.classes[label] if 0 <= label < len(stream.classes) else str(label)
     image = pictures.get(about["id"]) or (b"" if about["image"] is None else jpeg(about["image"], PIXELS))
     when = about["day"] or f"step {about['step']}"
-    cell = Cell(f"{name}, {when}", image=image) if image else ""
-    return {
-        "text": "",
-        "name": name,
-        "when": when,
-        "id": about["id"],
-        "picture": cell,
-        "origin": origins.get(about["id"]),
-    }
+    picture = Cell(f"{name}, {when}", image=image) if image else ""
+    return {"text": "", "name": name, "when": when, "id": about["id"], "picture": picture}

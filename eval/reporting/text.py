@@ -9,7 +9,6 @@ from markupsafe import Markup
 
 from driftline.eval.protocol import Document, Score
 from driftline.eval.scoring.bands import Band
-from driftline.eval.scoring.calibration import Calibration
 from driftline.eval.scoring.decay import Curve, HalfLife
 from driftline.eval.scoring.ranking import entry_of, mean_of
 from driftline.eval.scoring.timeline import record
@@ -114,7 +113,7 @@ def span(value: float, unit: str = "") -> str:
     return f"{value:.{0 if value >= 10 else 1}f} {unit}".rstrip()
 
 
-def after(ages: Curve | Calibration, at: int, unit: str) -> str:
+def after(ages: Curve, at: int, unit: str) -> str:
     """The age at a position, with its range where it is of several ages: 5.0 years (2.0 to 11)."""
     mean, least, most = (float(values[at]) for values in (ages.age, ages.youngest, ages.oldest))
     even = most - least <= EVEN * mean

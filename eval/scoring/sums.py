@@ -274,15 +274,3 @@ def _evaluated(f: Function, of: Sums, weights: Array, seed: int | None) -> Mappi
     at_once = max(1, AT_ONCE // max(1, int(np.prod(of.shape))))
     blocks = [f(*of.weighted(weights[low : low + at_once], seed)) for low in range(0, len(weights), at_once)]
     return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
-
-
-def bias(f: Function, of: Sums, name: str) -> Array:
-    """What chance adds to the mean over seeds of a function, by leaving out each group (jackknife)."""
-    total, more = of.total(), []
-    with np.errstate(divide="ignore", invalid="ignore"):
-        whole = f(*total)[name]
-        for s in range(of.seeds):
-            parts = [part if isinstance(part, np.ndarray) else part.toarray() for part in (q[s] for q in of.parts)]
-            without = [total[q, s] - part.reshape(-1, *of.shape) for q, part in enumerate(parts)]
-            more.append(f(*without)[name] - whole[s])
-    return np.asarray(np.nansum(np.mean(more, 0), 0) * (of.clusters - 1) / np.maximum(of.clusters, 1))

@@ -85,7 +85,7 @@ def evaluate_all(
     from driftline.eval.experiment.settings import seeds_of
     from driftline.eval.learners import LEARNERS
     from driftline.eval.protocol import PROTOCOLS
-    from driftline.eval.reporting.files.terminal import scores_text
+    from driftline.eval.reporting.terminal import scores_text
     from driftline.eval.training import sgd_learner
     from driftline.stream_builder.stream import Stream
 

@@ -47,7 +47,7 @@ def report(
     --stream.
 
     results RUNS…: Folders with rows of driftline eval.
-    out DIR: Folder for the pages and the scores (CSV, Parquet, LaTeX, JSON).
+    out DIR: Folder for the pages and the scores (CSV, LaTeX, JSON).
     run DIR: The run that built the benchmark: adds its images, counts and settings.
     title TEXT: Title of the pages.
     figures DIR: Write the charts for paper: SVG, PDF and PNG, column and text width.
@@ -57,8 +57,8 @@ def report(
         the paper's code (batch normalisation of interpolation). Repeatable.
     format NAME: Scores beside the pages: csv, latex (default: both).
     """
-    from driftline.eval.reporting.files.exports import checked_formats
-    from driftline.eval.reporting.files.figures import charts_of, save_figures
+    from driftline.eval.reporting.exports import checked_formats
+    from driftline.eval.reporting.figures import charts_of, save_figures
     from driftline.eval.reporting.report import TITLE, answer_of, results_of, write
     from driftline.eval.reporting.report import report as written
 

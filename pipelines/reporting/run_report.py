@@ -1,13 +1,11 @@
 """The report of a whole run: images, counts, retrieval precision and settings around the scores."""
 
 import io
-import json
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
@@ -17,11 +15,10 @@ from driftline.curate.foreign.images import read_rgb
 from driftline.curate.release import Release
 from driftline.eval.plotting.charts import Figure, Section
 from driftline.eval.plotting.timeline import timeline
-from driftline.eval.reporting.files.exports import FORMATS
+from driftline.eval.reporting.exports import FORMATS
 from driftline.eval.reporting.markup import Cell, render, table
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.reporting.text import named_steps
-from driftline.pipelines.reporting.photos import shown
 from driftline.pipelines.run.runner import status
 from driftline.pipelines.run.stage import Context, parts_of
 from driftline.pipelines.run.state import folder_of
@@ -65,44 +62,9 @@ def journey_report(
     ]  # not of an older build
     title = title or f"driftline: {release.name}"
     return write(
-        current, out, title, notice, before, after, streams=[stream], traces=lambda ids: origins(release, ids),
+        current, out, title, notice, before, after, streams=[stream],
         thumbnails=lambda ids: thumbnails(release, set(ids)), formats=formats,
     )  # fmt: skip
-
-
-def origins(release: Release, ids: Sequence[str]) -> dict[str, dict[str, str]]:
-    """id → where those photos of a release come from: date, source, creator, licence, what people answered, file."""
-    rows = release.table.filter(pc.is_in(release.table["id"], pa.array(ids, pa.string()))).to_pylist()
-    named = {b["index"]: str(b["name"]) for b in release.buckets}
-    by_id = {}
-    for row in rows:
-        facts = {
-            "date": shown("uploaded", row["uploaded"]),
-            "bucket": named.get(row["bucket"], ""),
-            "title": row["title"],
-            "page": row["page_url"],
-            "photo": row["url"],
-            "creator": row["creator"] or row["user"],
-            "licence": row["licence_url"] or row["licence"],
-            "votes": votes_text(row["votes"]),
-            "in the release": f"{row['shard']}: {row['member']}",
-            "SHA-256": row["sha256"],
-        }
-        by_id[row["id"]] = {what: str(text) for what, text in facts.items() if text}
-    return by_id
-
-
-def votes_text(stored: str | None) -> str:
-    """A release's column of votes, for people; as it is where it says something else.
-
-    >>> votes_text('{"bus": 2, "car": 1}'), votes_text(None), votes_text("2 of 3")
-    ('bus 2, car 1', '', '2 of 3')
-    """
-    try:
-        votes = json.loads(stored or "{}")
-    except ValueError:
-        votes = stored
-    return ", ".join(f"{name} {count}" for name, count in votes.items()) if isinstance(votes, dict) else str(stored)
 
 
 def thumbnails(release: Release, ids: Collection[str]) -> dict[str, bytes]:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from driftline.eval import outcomes
-from driftline.eval.reporting.files.exports import scores_tex
+from driftline.eval.reporting.exports import scores_tex
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.rows import groups
 from driftline.eval.run import evaluate

@@ -75,7 +75,7 @@ def test_record_csv_and_page_have_the_value_that_trained(protocol, name, setting
     assert {about["learner"]: about["settings"][setting] for about in records} == expected
     assert all(f"{setting} {value} (" in said[learner] for learner, value in expected.items())
     write(results_of([tmp_path / "runs"]), tmp_path / "page", formats=("csv",))
-    table = pd.read_parquet(tmp_path / "page" / "scores.parquet")
+    table = pd.read_csv(tmp_path / "page" / "scores.csv")
     assert {row.learner: json.loads(row.settings)[setting] for row in table.itertuples()} == expected
     page = (tmp_path / "page" / "index.html").read_text()
     assert all(learner in page for learner in learners)

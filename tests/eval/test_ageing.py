@@ -17,6 +17,7 @@ from hypothesis.extra import numpy as arrays
 from support.helpers import drifting
 from support.worlds import heavy_groups
 
+from driftline.curate.core.errors import IncompatibleStream
 from driftline.eval import outcomes, rows
 from driftline.eval.learner import Learner, Task
 from driftline.eval.rows import Answers, Row, Run
@@ -565,3 +566,10 @@ class TestBadInput:
 def test_chance_is_that_of_the_class_which_training_names() -> None:
     n = np.array([[30.0, 10.0]])
     assert [float(_chance(n, np.array([k]))[0]) for k in (0, 1, 2)] == [0.75, 0.25, 0.0]
+
+
+def test_outcomes_of_another_stream_are_refused() -> None:
+    stream, kept = drifting(), list[Run]()
+    evaluate(stream, "clear-iid", ["nearest-mean"], keep_run=kept.append)
+    with pytest.raises(IncompatibleStream, match=r"nearest-mean, seed 0, .*version drifting; .*version other"):
+        ageing(kept, replace(stream, sha256="other"))

@@ -13,8 +13,8 @@ from driftline.curate.core.seeding import rng_for
 from driftline.eval.learner import Task
 from driftline.eval.learners.acm import Acm
 from driftline.eval.learners.nearest_mean import NearestMean
-from driftline.eval.reporting.files.terminal import scores_text
 from driftline.eval.reporting.report import write
+from driftline.eval.reporting.terminal import scores_text
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.ageing import ageing
 from driftline.eval.scoring.aggregate import _mean_by_class

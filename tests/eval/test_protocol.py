@@ -20,7 +20,7 @@ from driftline.eval.learner import Learner, Task
 from driftline.eval.protocol import PROTOCOLS, Protocol, Result, Score, protocol_named
 from driftline.eval.protocols.clear.protocol import Iid
 from driftline.eval.protocols.near_future.protocol import NearFuture
-from driftline.eval.reporting.files.exports import SCORE_COLUMNS
+from driftline.eval.reporting.exports import SCORE_COLUMNS
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.rows import Row
 from driftline.eval.rows import find as rows_of

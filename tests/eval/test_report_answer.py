@@ -1,6 +1,5 @@
 """The first screen of a report: what it says follows from the rows; poor streams and old rows say what is missing."""
 
-import gzip
 import json
 import os
 import pickle
@@ -17,10 +16,9 @@ from support.helpers import drifting, grouped
 from driftline.curate.core.executor import Executor
 from driftline.eval import outcomes
 from driftline.eval.plain import plain
-from driftline.eval.reporting import ageing, report
+from driftline.eval.reporting import ageing, exports, report
 from driftline.eval.reporting.compared import letters
 from driftline.eval.reporting.document import MATRICES, shown
-from driftline.eval.reporting.files import exports
 from driftline.eval.reporting.pages import linked
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.reporting.samples import section
@@ -203,23 +201,6 @@ def test_the_document_of_an_evaluation_reports_without_rows(tmp_path: Path) -> N
     assert "nearest-mean: 95.0 %. Majority reaches 33.3 %." in text_of(page)
 
 
-def test_calibration_is_shown_by_age_where_learners_give_confidences(tmp_path: Path) -> None:
-    stream = dated(drifting(steps=4, n=120, drift=1.0))
-    learners = ["finetune(epochs=3)", "majority"]
-    evaluate(stream, "clear-iid", learners, [0, 1], out=tmp_path / "runs")
-    (document,) = results_of([tmp_path / "runs"], [stream])
-    facts = document["calibration"]["results"][0]
-    runs, _ = outcomes.find([tmp_path / "runs"])
-    fresh = [
-        row.answers
-        for run in runs
-        for row in run.rows
-        if run.about["learner"] == learners[0] and row.learned_to == int(row.tested_on) and row.answers is not None
-    ]
-    gap = np.mean([np.mean(a.confidence) - np.mean(a.label == a.predicted) for a in fresh])
-    assert facts.gap.value[facts.lags == 0] == pytest.approx(gap, abs=0.01)
-
-
 def test_a_process_without_the_samples_makes_the_same_document(aged, monkeypatch):
     here, stream = aged
     grouped_stream = grouped(stream)
@@ -266,27 +247,6 @@ def test_a_page_has_each_matrix_once(aged: tuple[Path, Stream], tmp_path: Path) 
     results = [{**r, "learner": f"{r['learner']}{i}"} for i in range(10) for r in document["results"]]
     page = write([{**plain, "results": results}], tmp_path).read_text()
     assert page.count('<table class="matrix"') == MATRICES
-    (data,) = re.findall(r"class='pair-data'>(.*?)</script>", page)
-    assert sum(one["matrix"] is not None for one in json.loads(data)["learners"]) == len(results)
-
-
-def test_large_results_are_compressed(aged, tmp_path, monkeypatch):
-    (document,) = results_of([aged[0] / "runs"])
-    write([document], tmp_path)
-    plain = (tmp_path / "results.json").read_bytes()
-    monkeypatch.setattr(exports, "LARGE", 1000)
-    write([document], tmp_path)
-    assert gzip.decompress((tmp_path / "results.json.gz").read_bytes()) == plain
-    assert not (tmp_path / "results.json").exists()
-
-
-def test_the_origin_of_a_lost_sample_is_text(aged: tuple[Path, Stream]) -> None:
-    (document,) = results_of([aged[0] / "runs"], [aged[1]])
-    facts = {"title": "<script>", "page": "https://a.example/?b=1&c='", "photo": "javascript:alert(1)"}
-    text = section(document["lost"][0], aged[1], None, lambda ids: dict.fromkeys(ids, facts)).html
-    assert "<dd>&lt;script&gt;</dd>" in text
-    assert "<a href='https://a.example/?b=1&amp;c=&#39;' rel='noreferrer'>" in text
-    assert "<dd>javascript:alert(1)</dd>" in text
 
 
 def test_results_json_has_the_documents(aged: tuple[Path, Stream], tmp_path: Path) -> None:

@@ -262,7 +262,7 @@ class TestPublishedValues:
         assert "published" not in mean
         page = write(results_of([out]), tmp_path / "out").read_text()
         assert '<span class="sd">91.6 ± 0.1</span>' in page
-        assert ",ewc,in_domain,published,0.916" in (tmp_path / "out" / "scores.csv").read_text()
+        assert ",True,published,0.916," in (tmp_path / "out" / "scores.csv").read_text()
         assert r"\quad published & $91.6 \pm 0.1$" in (tmp_path / "out" / "scores.tex").read_text()
 
     @pytest.mark.parametrize(

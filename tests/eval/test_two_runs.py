@@ -11,7 +11,7 @@ from support.console import answer, driftline, handed
 from support.helpers import drifting
 from support.pages import chromium_browser, open_report, violations
 
-from driftline.eval.reporting.files.exports import scores_tex
+from driftline.eval.reporting.exports import scores_tex
 from driftline.eval.reporting.report import results_of
 from driftline.eval.reporting.two_runs import _table, two_runs
 from driftline.eval.run import evaluate

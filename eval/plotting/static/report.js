@@ -1,5 +1,5 @@
-// What a page of a report does beyond showing: interactive charts, tables that sort and filter, two learners side by
-// side, and a link to the state of the page. Text from data becomes text nodes only.
+// What a page of a report does beyond showing: interactive charts, tables that sort and filter, and a link to the
+// state of the page. Text from data becomes text nodes only.
 (() => {
   "use strict";
 
@@ -167,53 +167,6 @@
     field.value = state.get(`${key}f`) || "";
     apply(field.value);
     (grid.closest(".scroll") || grid).before(field);
-  });
-
-  // ---- two learners side by side ----------------------------------------------------------------------------------
-  islands("pair-data").forEach((island, index) => {
-    const { learners, scores, steps, tests } = JSON.parse(island.textContent);
-    const place = make("div", { class: "pair" });
-    const [first, second] = ["a", "b"].map((side, k) => {
-      const select = make("select", { "aria-label": k ? "Second learner" : "First learner", onchange: () => { keep(`${side}${index}`, select.value); show(); } },
-        ...learners.map((one) => make("option", { value: one.name }, one.name)));
-      const wanted = state.get(`${side}${index}`);
-      select.value = learners.some((one) => one.name === wanted) ? wanted : learners[Math.min(k, learners.length - 1)].name;
-      return select;
-    });
-    const cell = (value) => (value === null || value === undefined ? "–" : value.toFixed(1));
-    const signed = (value) => (value === null ? "–" : (value > 0 ? "+" : value < 0 ? "−" : "±") + Math.abs(value).toFixed(1));
-    const pText = (p) => (p === null ? "not testable" : p < 0.001 ? "p < 0.001" : `p = ${p < 0.1 ? Number(p.toPrecision(2)) : p.toFixed(2)}`);
-    const sentence = ([one, other, value, low, high, p, ofSamples]) => {
-      const range = low === null || high === null ? "" : ` (${signed(low)} to ${signed(high)})`;
-      const models = ofSamples === null ? "" : `; of these trained models alone, over other samples, ${pText(ofSamples)}`;
-      const differ = p === null ? "" : `: ${p < 0.05 ? "a" : "no"} significant difference at 5 %`;
-      return `${one} minus ${other}: ${signed(value)} points${range}; ${pText(p)}${differ}${models}. Adjusted for all pairs (Holm).`;
-    };
-    const show = () => {
-      const [a, b] = [first, second].map((select) => learners.find((one) => one.name === select.value));
-      const rows = scores.map((score, i) => {
-        const both = a.scores[i] !== null && b.scores[i] !== null;
-        return [score, cell(a.scores[i]), cell(b.scores[i]), both ? signed(b.scores[i] - a.scores[i]) : "–"];
-      });
-      const parts = [table(["score", a.name, b.name, "difference"], rows)];
-      const test = tests.find((one) => (one[0] === a.name && one[1] === b.name) || (one[0] === b.name && one[1] === a.name));
-      if (test) parts.push(make("p", {}, sentence(test)));
-      if (a.matrix && b.matrix) {
-        const grid = make("table", { class: "matrix" },
-          make("caption", {}, `${b.name} minus ${a.name}, points; row: trained up to, column: tested on`),
-          make("thead", {}, make("tr", {}, make("td", {}), ...steps.map((name) => make("th", { scope: "col" }, name)))),
-          make("tbody", {}, ...a.matrix.map((row, i) => make("tr", {}, make("th", { scope: "row" }, steps[i]), ...row.map((value, j) => {
-            const difference = value === null || b.matrix[i][j] === null ? null : b.matrix[i][j] - value;
-            const box = make("td", {}, difference === null ? "" : signed(difference));
-            if (difference !== null) box.style.background = `color-mix(in srgb, ${difference > 0 ? "#1b7fb3" : "#d2521e"} ${Math.min(45, 3 * Math.abs(difference))}%, transparent)`;
-            return box;
-          })))));
-        parts.push(make("div", { class: "scroll", tabindex: "0" }, grid));
-      }
-      place.replaceChildren(...parts);
-    };
-    island.before(make("p", { class: "choose" }, "Compare ", first, " with ", second), place);
-    show();
   });
 
   // ---- a link into a part opens it ---------------------------------------------------------------------------------

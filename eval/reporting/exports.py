@@ -1,12 +1,11 @@
-"""Results for other programs: tidy CSV and Parquet, and LaTeX tables."""
+"""Results for other programs: tidy CSV, and LaTeX tables."""
 
-import gzip
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from driftline.curate.core.atomic_io import csv_text, write_bytes, write_parquet, write_text
+from driftline.curate.core.atomic_io import csv_text, write_text
 from driftline.curate.core.errors import BadConfig, available
 from driftline.curate.foreign.escaping import latex, no_formula
 from driftline.eval.plain import plain
@@ -16,18 +15,13 @@ from driftline.eval.reporting.text import spread
 from driftline.eval.scoring.ranking import entry_of, ranked
 
 PUBLISHED = "published"  # in place of a seed
-COLUMNS = ("stream", "protocol", "learner", "score", "seed", "value")
 CLASS_COLUMNS = ("stream", "protocol", "learner", "class", "n", "recall")
-EXPORTED = (
-    "scores.csv", "scores.tex", "scores.parquet", "results.json", "results.json.gz",
-)  # fmt: skip
+EXPORTED = ("scores.csv", "scores.tex", "results.json")
 FORMATS = ("csv", "latex")
 SCORE_COLUMNS = (
     "stream", "stream_sha256", "protocol", "learner", "settings", "score", "unit", "higher_is_better", "seed", "value",
     "run",
 )  # fmt: skip
-TYPES = {"higher_is_better": "bool", "seed": "int64", "value": "double"}  # of pyarrow; others are string
-LARGE = 4 * 2**20  # bytes of results.json that are compressed
 LEFT_OUT = frozenset({"timeline", "chance", "accuracy_of"})  # of results.json: repeated, or by class and age
 
 
@@ -40,28 +34,18 @@ def checked_formats(names: Sequence[str]) -> Sequence[str]:
 
 
 def write_exports(documents: Sequence[Document], out: Path, formats: Sequence[str]) -> None:
-    """Write scores.csv, scores.parquet, scores.tex and results.json, or results.json.gz in its place if it is large.
-    formats: of `FORMATS`."""
-    import pyarrow as pa
-
+    """Write scores.csv, scores.tex and results.json. formats: of `FORMATS`."""
     if "csv" in formats:
         write_text(out / "scores.csv", scores_csv(documents))
     if "latex" in formats:
         write_text(out / "scores.tex", scores_tex(documents))
-    fields = [pa.field(column, pa.type_for_alias(TYPES.get(column, "string"))) for column in SCORE_COLUMNS]
-    rows = list(score_records(documents))
-    write_parquet(out / "scores.parquet", pa.Table.from_pylist(rows, schema=pa.schema(fields)))
     # Indented by hand, down to results: Python's own indenting takes ten times as long.
     texts = []
     for document in documents:
         results = ",".join(f"\n    {_json(result)}" for result in document["results"])
         others = [f'\n  "{key}": {_json(value)}' for key, value in sorted(document.items()) if key != "results"]
         texts.append("\n {" + ",".join([*others, f'\n  "results": [{results}]']) + "}")
-    data = ("[" + ",".join(texts) + "\n]\n").encode()
-    plain, packed = out / "results.json", out / "results.json.gz"
-    written, other = (packed, plain) if len(data) > LARGE else (plain, packed)
-    write_bytes(written, gzip.compress(data, 6, mtime=0) if written == packed else data)
-    other.unlink(missing_ok=True)
+    write_text(out / "results.json", "[" + ",".join(texts) + "\n]\n")
 
 
 def _json(value: Any) -> str:
@@ -104,7 +88,7 @@ def _about(document: Document) -> dict[str, str]:
 def scores_csv(documents: Sequence[Document]) -> str:
     """One line for each learner, protocol, score and seed; the seed of a published mean is `published`."""
     rows = score_records(documents, published=True)
-    return csv_text(COLUMNS, [[no_formula(row[column]) for column in COLUMNS] for row in rows])
+    return csv_text(SCORE_COLUMNS, [[no_formula(row.get(column)) for column in SCORE_COLUMNS] for row in rows])
 
 
 def scores_tex(documents: Sequence[Document]) -> str:

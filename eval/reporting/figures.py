@@ -49,8 +49,7 @@ def charts_of(documents: Sequence[Document], streams: Sequence[Stream] = ()) -> 
         stream = part["stream"]
         full_of_streams[stream["sha256"]] = stream["page"]
         full = shown(part, streams_of.get(stream["sha256"]))
-        first = [full["first"], full["second"], full["placebo"], full["by_class"], (full["calibrated"] or [None])[0]]
-        first.append(full["cost"])
+        first = [full["first"], full["second"], full["placebo"], full["by_class"], full["cost"]]
         for figure in [*first, *full["figures"], *_matrices(full)]:
             if figure is not None and figure.picture.columns:
                 title = letters(figure.title.removesuffix(f", {stream['name']}").lower())
