@@ -91,7 +91,6 @@ class KnnLm(StaticLinear):
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         super().begin(task, rng)
         self.memory = Memory(int(np.prod(task.x_shape)))
-        self.labels: list[Labels] = []
         self.tracked: TrackedQueries | None = None
 
     def learn(self, x: Array, y: Labels) -> None:
@@ -102,8 +101,7 @@ class KnnLm(StaticLinear):
         """Append the sample to the memory; the head stays. Raises BadArray for a class that the head does not have."""
         self.check_declared(y)
         with one_thread():
-            self.memory.add(x)
-            self.labels.append(np.array(y, np.int64))
+            self.memory.learn(x, y, self.k)
 
     def prepare(self, x: Sequence[Array]) -> None:
         """Find their nearest samples once; later only new samples are compared with them."""
@@ -122,16 +120,15 @@ class KnnLm(StaticLinear):
         import torch
 
         neighbours = None if self.tracked is None else self.tracked.nearest(x)
-        self.labels = [np.concatenate(self.labels)]
         with one_thread(), torch.inference_mode():
             cosines, positions = self.memory.search(np.asarray(x), self.k) if neighbours is None else neighbours
             head = torch.softmax(self.head.scores(torch.from_numpy(np.array(self.inputs(x)))), 1).numpy()
         near = np.exp((cosines - cosines[:, :1]) / self.temperature)
         near /= near.sum(1, keepdims=True)
         mixed = (1 - self.share) * head
-        np.add.at(mixed, (np.arange(len(x))[:, None], self.labels[0][positions]), self.share * near)
+        np.add.at(mixed, (np.arange(len(x))[:, None], self.memory.labels[positions]), self.share * near)
         return np.asarray(mixed)
 
     def stored_bytes(self) -> int:
         """Vectors, labels and the head."""
-        return self.memory.nbytes + self.memory.n * 8 + sum(int(p.nbytes) for p in self.head.params)
+        return self.memory.nbytes + sum(int(p.nbytes) for p in self.head.params)

@@ -4,9 +4,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+from pydantic import PositiveFloat, PositiveInt
 
-from driftline.eval.learner import Guide, Labels, Task
+from driftline.eval.learner import Array, Guide, Labels, Learner, Task
+from driftline.eval.memory.knn_index import unit
 from driftline.eval.memory.samplers import SamplerName
+from driftline.eval.outcomes import NO_ANSWER
 from driftline.eval.training.online_learner import OnlineLearner
 
 
@@ -64,3 +68,77 @@ class Overadapt(OnlineLearner):
         """It has no memory to choose from."""
         why = "it trains on the newest samples; fc-only has other samplers"
         return super().unused(task) | dict.fromkeys(("sampler", "memory", "alpha"), why)
+
+
+@dataclass
+class RiverLogreg(Learner):
+    """One pass over some of the seed data, then every correction, by SGD (extra `river`)."""
+
+    lr: PositiveFloat = 0.01
+    """learning rate"""
+    seed_rows: PositiveInt = 3000
+    """samples of the seed data, at most"""
+
+    guide = Guide("online", "River; OCRR", "n D C", "a second implementation of an online head")
+
+    def begin(self, task: Task, rng: np.random.Generator) -> None:
+        from river.linear_model import LogisticRegression
+        from river.multiclass import OneVsRestClassifier
+        from river.optim import SGD
+
+        self.model = OneVsRestClassifier(LogisticRegression(SGD(self.lr)))
+        self.task, self.rng, self.gradient_steps = task, rng, 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For checkpoints: weights, intercept and number of updates of each class's classifier, as plain data."""
+        classifiers: dict[Any, Any] = self.model.classifiers
+        heads = {
+            label: (dict(head.weights.items()), head.intercept, head.optimizer.n_iterations)
+            for label, head in classifiers.items()
+        }
+        return vars(self) | {"model": heads}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        heads = state.pop("model")
+        self.lr, self.rng = state["lr"], state["rng"]
+        self.begin(state["task"], self.rng)
+        vars(self).update(state)
+        for label, (weights, intercept, updates) in heads.items():
+            head: Any = self.model.classifier.clone()
+            for i, weight in weights.items():
+                head._weights[i] = weight
+            head.intercept, head.optimizer.n_iterations = intercept, updates
+            self.model.classifiers[label] = head
+
+    def learn(self, x: Array, y: Labels) -> None:
+        rows = self.rng.choice(len(y), min(len(y), self.seed_rows), replace=False)
+        for row, label in zip(unit(x[rows]).tolist(), y[rows].tolist(), strict=True):
+            self.model.learn_one(dict(enumerate(row)), label)  # type: ignore[no-untyped-call]
+        self.gradient_steps += 1  # one pass over the batch
+
+    def predict(self, x: Array) -> Labels | tuple[Labels, Array]:
+        """The class of the highest score, and its share of the probabilities, one classifier a class; before it has
+        learned, no answer."""
+        if not self.model.classifiers:
+            return np.full(len(x), NO_ANSWER), np.zeros(len(x))
+        scores = self._scores(x)
+        share = 1 / (1 + np.exp(-scores))
+        answers = np.array(list(self.model.classifiers), np.int64)[scores.argmax(1)]
+        return answers, np.asarray(share.max(1) / share.sum(1), np.float64)
+
+    def _scores(self, x: Array) -> npt.NDArray[np.float64]:
+        rows = unit(x).astype(np.float64)
+        names = list(self.model.classifiers)
+        scores = np.empty((len(rows), len(names)))
+        for j, name in enumerate(names):
+            classifier: Any = self.model.classifiers[name]
+            weights = np.zeros(rows.shape[1])
+            for i, w in classifier.weights.items():
+                weights[i] = w
+            scores[:, j] = rows @ weights + classifier.intercept
+        return scores
+
+    def stored_bytes(self) -> int:
+        """Eight bytes per weight."""
+        heads: list[Any] = list(self.model.classifiers.values())
+        return sum(8 * (len(head.weights) + 1) for head in heads)

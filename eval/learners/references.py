@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
+from pydantic import NonNegativeInt
 
-from driftline.eval.learner import Array, Guide, Labels, Learner, Task
+from driftline.eval.learner import Array, Guide, Labels, Learner, Needs, Task
 
 
 @dataclass
@@ -43,3 +44,75 @@ class Random(Learner):
 
     def learn(self, x: Array, y: Labels) -> None:
         """Ignored."""
+
+
+GRID = (1, 2, 5, 10, 20, 30, 40, 60, 75, 100, 250, 500, 1000, 5000, 25_000, 75_000)  # [EvalOCL]
+
+
+class Window:
+    """The most frequent of the last k labels. Ties: the newest label, if none is more frequent; if the mode has left
+    the window, the lowest of the most frequent labels [EvalOCL]."""
+
+    def __init__(self, k: int, n_classes: int) -> None:
+        self.last, self.counts = np.zeros(k, np.int64), np.zeros(n_classes, np.int64)
+        self.n, self.mode = 0, 0
+
+    def add(self, label: int) -> None:
+        """Append a label."""
+        k = len(self.last)
+        if self.n == 0:
+            self.mode = label
+        self.counts[label] += 1
+        if self.n >= k:
+            old = int(self.last[self.n % k])
+            self.counts[old] -= 1
+            if old == self.mode and label != self.mode:
+                self.mode = int(self.counts.argmax())
+        self.last[self.n % k] = label
+        self.n += 1
+        if self.counts[label] >= self.counts[self.mode]:
+            self.mode = label
+
+
+@dataclass
+class Blind(Learner):
+    """Predicts the most frequent of the last k labels [near-future accuracy, sec. 4]."""
+
+    k: NonNegativeInt = 0
+    """labels; 0 searches the paper's grid along the stream, for every shift: the k that would have been right most
+    often so far, at this shift (ties: the smaller k)"""
+
+    needs = Needs(single_samples=True)
+    guide = Guide("references", "near-future accuracy", "n",
+                  "how far labels predict each other; choose the shift by it")  # fmt: skip
+
+    blind = True
+
+    def begin(self, task: Task, rng: np.random.Generator) -> None:
+        self.windows = [Window(k, task.n_classes) for k in ((self.k,) if self.k else GRID)]
+        self.right = {shift: np.zeros(len(self.windows), np.int64) for shift in (0, *task.shifts)}
+        self.modes = np.zeros((1 + max(self.right), len(self.windows)), np.int64)  # after each of the last labels
+        self.n = 0
+
+    def learn(self, x: Array, y: Labels) -> None:
+        """Append the labels, one after the other."""
+        for label in np.asarray(y).tolist():
+            for shift, right in self.right.items():
+                if shift < self.n:
+                    right += self.modes[(self.n - 1 - shift) % len(self.modes)] == label
+            for i, window in enumerate(self.windows):
+                window.add(label)
+                self.modes[self.n % len(self.modes), i] = window.mode
+            self.n += 1
+
+    def predict(self, x: Array) -> Labels:
+        """The same label for every sample; 0 before any label."""
+        return self.predict_ahead(x, 0)
+
+    def predict_ahead(self, x: Array, shift: int) -> Labels:
+        """With the best k for this shift."""
+        return np.full(len(x), self.windows[int(self.right[shift].argmax())].mode, np.int64)
+
+    def stored_bytes(self) -> int:
+        """Labels and counts of all windows, and the last modes."""
+        return self.modes.nbytes + sum(w.last.nbytes + w.counts.nbytes for w in self.windows)

@@ -53,6 +53,8 @@ class Memory:
     """number of vectors"""
     recalls: list[tuple[int, float]] = field(default_factory=list)
     """(vectors, recall of the index against exact search), measured whenever the memory has doubled"""
+    labels: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    """a label of each vector, for those who `learn`, and room for more"""
     blocks: list[Vectors] = field(default_factory=list)
     """the vectors, ROWS in each block"""
     copies: list[Any] = field(default_factory=list)
@@ -84,6 +86,15 @@ class Memory:
             self.index.add(x)
         elif self.n > self.exact_below and self.kind != "brute":
             self._build()
+
+    def learn(self, x: npt.NDArray[Any], y: npt.NDArray[np.int64], k: int) -> None:
+        """Append x (n, D) with labels y (n,). k: neighbours with which the recall of an index is measured."""
+        while self.n + len(y) > len(self.labels):
+            self.labels = np.concatenate([self.labels, np.zeros(max(1024, len(self.labels)), np.int64)])
+        self.labels[self.n : self.n + len(y)] = y
+        if self.index is not None and (not self.recalls or self.n >= 2 * self.recalls[-1][0]):
+            self.recalls.append((self.n, self.recall(x, k)))  # before they are added: they would find themselves
+        self.add(x)
 
     def search(self, q: npt.NDArray[Any], k: int) -> Neighbours:
         """q (m, D) → cosines (m, k) and positions (m, k) of the nearest, best first; k is limited by their number."""
@@ -141,8 +152,8 @@ class Memory:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the vectors."""
-        return self.n * self.width * 4
+        """Bytes of the vectors, and of their labels."""
+        return self.n * (self.width * 4 + 8 * (len(self.labels) > 0))
 
     def _open(self) -> None:
         """Add a block, and its copy for products."""
@@ -184,19 +195,11 @@ class Memory:
         for number, block in enumerate(self.blocks):
             self.index.add(np.ascontiguousarray(block[: min(ROWS, self.n - number * ROWS)]))
 
-    def measure(self, q: npt.NDArray[Any], k: int) -> float | None:
-        """Share of the k nearest of q that the index finds; None while searches are exact. Measured and stored in
-        `recalls` whenever the memory has doubled."""
-        if self.index is None or (self.recalls and self.n < 2 * self.recalls[-1][0]):
-            return self.recalls[-1][1] if self.recalls else None
-        self.recalls.append((self.n, self.recall(q, k)))
-        return self.recalls[-1][1]
-
     def recall(self, q: npt.NDArray[Any], k: int) -> float:
-        """Share of the k nearest of q (m, D) that `search` finds; 1 while searches are exact."""
+        """Share of the k nearest of some of q (m, D) that `search` finds; 1 while searches are exact."""
         if self.index is None:
             return 1.0
-        q, k = unit(q), min(k, self.n)
+        q, k = unit(q[:MEASURED]), min(k, self.n)
         pairs = zip(self.exact(q, k)[1].tolist(), self.index.search(q, k)[1].tolist(), strict=True)
         return float(np.mean([len(set(a) & set(b)) / k for a, b in pairs]))
 

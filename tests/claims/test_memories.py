@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from driftline.eval.learner import Task
-from driftline.eval.learners.knn import Knn
+from driftline.eval.learners.neighbours import Knn
 from driftline.eval.learners.references import Majority
 from driftline.eval.memory.buffers import Dark, balanced, class_reservoirs
 from driftline.eval.memory.samplers import Balanced, Fifo

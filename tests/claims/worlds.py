@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.learners.nearest_mean import NearestMean
+from driftline.eval.learners.closed_forms import NearestMean
 from driftline.stream_builder.step import Step
 from driftline.stream_builder.stream import Split, Stream
 

@@ -13,11 +13,9 @@ from driftline.eval.answers import answers as answers_to
 from driftline.eval.answers import sure_answers
 from driftline.eval.experiment.learner_spec import spec_of
 from driftline.eval.learner import Learner, Task
-from driftline.eval.learners import ridge
-from driftline.eval.learners.knn import Knn
-from driftline.eval.learners.nearest_mean import NearestMean
-from driftline.eval.learners.ridge import PENALTIES, RandomFeatures, Ranpac, Ridge
-from driftline.eval.learners.slda import Slda, oas
+from driftline.eval.learners import closed_forms as ridge
+from driftline.eval.learners.closed_forms import PENALTIES, NearestMean, RandomFeatures, Ranpac, Ridge, Slda, oas
+from driftline.eval.learners.neighbours import Knn
 
 CLASSES, WIDTH = 4, 6
 NAMES = ["nearest-mean", "simple-cil", "slda", "slda(shrinkage=0.01)", "ridge", "random-features(width=20)",

@@ -16,7 +16,7 @@ from driftline.eval.engine.deep import SCALE, SHIFT, Deep, added, halving, plane
 from driftline.eval.engine.linear import Rule, step
 from driftline.eval.experiment.learner_spec import spec_of
 from driftline.eval.learner import Task
-from driftline.eval.learners.cwr import Cwr
+from driftline.eval.learners.regularised import Cwr
 from driftline.eval.learners.trained_heads import Finetune
 from driftline.eval.run import evaluate
 from driftline.stream_builder.stream import Split, Step, Stream

@@ -141,12 +141,11 @@ def test_above_a_size_an_index_answers_and_its_recall_is_known() -> None:
     x = vectors(3000)
     memory = Memory(16, exact_below=1000)
     for low in range(0, 3000, 250):
-        memory.add(x[low : low + 250])
-        memory.measure(vectors(100, seed=2), 5)
+        memory.learn(x[low : low + 250], np.arange(low, low + 250), 5)
     assert memory.index is not None
     assert [n for n, _ in memory.recalls] == [1250, 2500]
     assert all(recall > 0.9 for _, recall in memory.recalls)
-    assert (memory.search(x[:100], 1)[1][:, 0] == np.arange(100)).mean() > 0.95
+    assert (memory.labels[memory.search(x[:100], 1)[1][:, 0]] == np.arange(100)).mean() > 0.95
 
 
 def test_a_memory_with_an_index_keeps_no_state() -> None:

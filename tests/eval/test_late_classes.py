@@ -11,8 +11,8 @@ from support.helpers import drifting
 from driftline.curate.core.errors import IncompatibleStream
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.learner import Task
-from driftline.eval.learners.acm import Acm
-from driftline.eval.learners.nearest_mean import NearestMean
+from driftline.eval.learners.closed_forms import NearestMean
+from driftline.eval.learners.neighbours import Acm
 from driftline.eval.reporting.report import write
 from driftline.eval.reporting.terminal import scores_text
 from driftline.eval.run import evaluate

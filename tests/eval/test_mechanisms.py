@@ -19,8 +19,8 @@ from driftline.eval.experiment.settings import setting_names
 from driftline.eval.history import History
 from driftline.eval.learner import Learner, Needs, Task
 from driftline.eval.learners import LEARNERS
-from driftline.eval.learners.agem import Agem
-from driftline.eval.learners.si import Si
+from driftline.eval.learners.regularised import Si
+from driftline.eval.learners.replay import Agem
 from driftline.eval.protocol import PROTOCOLS
 from driftline.eval.run import evaluate, plan
 from driftline.stream_builder.stream import Split, Step, Stream

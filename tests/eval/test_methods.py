@@ -15,13 +15,8 @@ from driftline.eval.engine.mlp import Mlp
 from driftline.eval.experiment.presets import fitting
 from driftline.eval.learner import Task
 from driftline.eval.learners import LEARNERS
-from driftline.eval.learners.agem import Project
-from driftline.eval.learners.cwr import Cwr
-from driftline.eval.learners.ewc import Anchor, Ewc, Penalty, fisher_of_batches
-from driftline.eval.learners.gdumb import Gdumb
-from driftline.eval.learners.lwf import Distil, Lwf
-from driftline.eval.learners.reservoir import Reservoir
-from driftline.eval.learners.si import Path
+from driftline.eval.learners.regularised import Anchor, Cwr, Distil, Ewc, Lwf, Path, Penalty, fisher_of_batches
+from driftline.eval.learners.replay import Gdumb, Project, Reservoir
 from driftline.eval.learners.trained_heads import Finetune
 from driftline.eval.run import evaluate
 

@@ -15,8 +15,8 @@ from driftline.eval.experiment.settings import setting_names
 from driftline.eval.history import Past
 from driftline.eval.learner import Array, Labels, Learner, Task
 from driftline.eval.learners import LEARNERS
-from driftline.eval.learners.blind import GRID
 from driftline.eval.learners.online import FcOnly
+from driftline.eval.learners.references import GRID
 from driftline.eval.protocols.near_future.protocol import NearFuture
 from driftline.eval.run import evaluate
 from driftline.stream_builder.measures.label_correlation import blind_curve_of, modes
@@ -271,8 +271,8 @@ class TestBudgets:
         from torch.utils.flop_counter import FlopCounterMode
 
         from driftline.eval.engine.linear import LinearSettings, fit
-        from driftline.eval.learners.agem import Project
-        from driftline.eval.learners.lwf import Distil
+        from driftline.eval.learners.regularised import Distil
+        from driftline.eval.learners.replay import Project
 
         assert LEARNERS[name]().cost + LEARNERS[name]().batch_cost == cost
         train = STREAM.steps[0]["train"].part(0, 64)

@@ -17,7 +17,7 @@ from driftline.eval.experiment.learner_spec import spec_of
 from driftline.eval.experiment.presets import fitting
 from driftline.eval.learner import Array, Labels, Learner, Task
 from driftline.eval.learners import LEARNERS
-from driftline.eval.learners.substrate import Substrate, votes
+from driftline.eval.learners.neighbours import Substrate, votes
 from driftline.eval.memory.knn_index import unit
 from driftline.eval.outcomes import numbered
 from driftline.eval.protocols.ocrr import scenarios

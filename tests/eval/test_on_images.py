@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.learners.nearest_mean import NearestMean
+from driftline.eval.learners.closed_forms import NearestMean
 from driftline.eval.run import evaluate
 from driftline.stream_builder.stream import Split, Step, Stream
 

@@ -19,9 +19,9 @@ from driftline.eval.engine.wide import Cosine, Wide
 from driftline.eval.history import History, Past
 from driftline.eval.learner import Task
 from driftline.eval.learners import LEARNERS
-from driftline.eval.learners.acm import Acm, voted
-from driftline.eval.learners.blind import GRID, Blind
+from driftline.eval.learners.neighbours import Acm, votes
 from driftline.eval.learners.online import Ace, FcOnly
+from driftline.eval.learners.references import GRID, Blind
 from driftline.eval.memory.samplers import SAMPLERS
 from driftline.eval.run import evaluate
 from driftline.stream_builder.stream import Split
@@ -225,7 +225,8 @@ class TestAcm:
         assert (answers(learner, TRAIN.x[600:], 480) == theirs.predict(TRAIN.x[600:])).all()
 
     def test_the_most_frequent_wins_and_ties_go_to_the_nearest(self) -> None:
-        assert voted(np.array([[1, 2, 2], [3, 1, 2], [4, 5, 5], [7, 6, 7]])).tolist() == [2, 3, 5, 7]
+        near = np.array([[1, 2, 2], [3, 1, 2], [4, 5, 5], [7, 6, 7]])
+        assert votes(np.zeros((4, 3)), near, near, np.inf, "count").tolist() == [2, 3, 5, 7]
 
 
 WHOLE = History([TRAIN])

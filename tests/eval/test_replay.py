@@ -11,8 +11,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.engine.linear import Head, LinearSettings, step
 from driftline.eval.learner import Task
-from driftline.eval.learners.der import Remember
-from driftline.eval.learners.icarl import Icarl, herded
+from driftline.eval.learners.replay import Icarl, Remember, herded
 from driftline.eval.memory.buffers import Dark
 from driftline.eval.run import evaluate
 

@@ -8,7 +8,7 @@ from support.helpers import study
 
 from driftline.eval.answers import answers
 from driftline.eval.learner import Task
-from driftline.eval.learners.river_logreg import RiverLogreg
+from driftline.eval.learners.online import RiverLogreg
 from driftline.eval.run import evaluate
 
 

@@ -11,7 +11,7 @@ from driftline.curate.core.atomic_io import write_array
 from driftline.curate.core.errors import BadArray, BadConfig, IntegrityError
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.learner import Task
-from driftline.eval.learners.self_training import SelfTraining
+from driftline.eval.learners.trained_heads import SelfTraining
 from driftline.eval.run import evaluate
 from driftline.stream_builder.builders.encoded import count_samples, encode
 from driftline.stream_builder.stream import Split, Step, Stream

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.learner import Task
-from driftline.eval.learners.substrate import Substrate
+from driftline.eval.learners.neighbours import Substrate
 from driftline.eval.memory.knn_index import unit
 
 Search = Literal["brute", "ivf", "hnsw"]
