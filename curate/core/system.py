@@ -115,12 +115,6 @@ def read_into(file: int, view: memoryview, offset: int) -> int:
     return len(data)
 
 
-def write_at(file: int, data: memoryview, offset: int) -> int:
-    """Write at `offset`; returns the number of bytes, which may be less. Raises NotHere."""
-    need_posix("A ledger")
-    return os.pwrite(file, data, offset)
-
-
 def cores() -> int:
     """Cores that this process may use; systems other than Linux do not say, there all of the machine."""
     return len(os.sched_getaffinity(0)) if LINUX else os.cpu_count() or 1

@@ -4,20 +4,15 @@
     length of the payload (4 bytes) · SHA-256 of the payload (32) · chain (32) · payload        … and so on
 
 chain = SHA-256(previous chain ‖ length ‖ digest); the first follows the SHA-256 of the head line. So the chain
-proves a record's first 68 bytes before its payload is read: a wrong length is found where it is, and only a last record
-that is shorter than its own proven length was torn by a crash. The Merkle tree is over length ‖ digest.
+proves a record's first 68 bytes before its payload is read: a wrong length is found where it is, and a record that is
+shorter than its own proven length was torn by a crash. The Merkle tree is over length ‖ digest.
 
 A payload is a JSON head (preceded by its length, 4 bytes) and the vector's bytes. Records that were cut off at the end
 are found only with a head that is stored elsewhere.
 """
 
-from __future__ import annotations
-
-import dataclasses
 import json
 import os
-import re
-import shutil
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -27,15 +22,14 @@ from hashlib import sha256
 from io import BytesIO
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import orjson
 
-from driftline.curate.core.atomic_io import write_bytes, writing
-from driftline.curate.core.errors import BadInput, Busy, IntegrityError, MissingFile, NotWritten
-from driftline.curate.core.system import lock, write_at
+from driftline.curate.core.errors import BadInput, IntegrityError, MissingFile, NotWritten
+from driftline.curate.core.system import sync_folder
 
 HEAD = b"driftline ledger 2\n"
 LEAF = struct.Struct("<I32s")  # what the chain and the tree are over: length, digest
@@ -52,24 +46,27 @@ DAMAGED = (
 class Entry:
     """One record of a ledger."""
 
-    path: Path
-    """of the ledger"""
-    number: int
-    """position, from 0"""
+    which: str
+    """its number and the ledger's path, for a sentence"""
     leaf: bytes
     """length and digest: what the chain and the Merkle tree are over"""
     chain: bytes
     """SHA-256 of everything up to here"""
-    at: int
-    """offset of the record in the file"""
-    end: int
-    """offset of the next record"""
     payload: bytes
 
     @property
     def content(self) -> tuple[dict[str, Any], npt.NDArray[Any] | None]:
-        """Facts, and the vector if the payload has one. Raises IntegrityError."""
-        return unpacked(self.payload, f"Entry {self.number} of {self.path}")
+        """Facts, and the vector if the payload has one. Raises IntegrityError for what `packed` has not made."""
+        try:
+            (size,) = LENGTH.unpack_from(self.payload)
+            start = LENGTH.size
+            about = json.loads(self.payload[start : start + size])
+            if "dtype" not in about:
+                return dict(about), None
+            dtype, shape = about.pop("dtype"), about.pop("shape")
+            return about, np.frombuffer(self.payload, np.dtype(dtype), offset=start + size).reshape(shape)
+        except DAMAGED:
+            raise IntegrityError(f"{self.which} has an invalid payload.", "Expected facts and a vector.") from None
 
 
 @dataclass(frozen=True)
@@ -84,10 +81,6 @@ class Verdict:
     """Merkle root of the records, hexadecimal"""
     noted: int | None = None
     """number of records when it had the head that was given; None: none was given"""
-
-    def plain(self) -> dict[str, Any]:
-        """For JSON."""
-        return dataclasses.asdict(self)
 
 
 def packed(facts: Mapping[str, Any], vector: npt.NDArray[Any] | None) -> bytes:
@@ -108,67 +101,29 @@ def _form(dtype: np.dtype[Any], shape: tuple[int, ...], more: bool) -> bytes:
     return (b"," if more else b"") + orjson.dumps({"dtype": dtype.str, "shape": shape})[1:]
 
 
-def unpacked(payload: bytes, which: str) -> tuple[dict[str, Any], npt.NDArray[Any] | None]:
-    """Facts and vector of a payload made by `packed`. Raises IntegrityError for other bytes. which: its entry."""
-    try:
-        (size,) = LENGTH.unpack_from(payload)
-        start = LENGTH.size
-        about = json.loads(payload[start : start + size])
-        if "dtype" not in about:
-            return dict(about), None
-        dtype, shape = about.pop("dtype"), about.pop("shape")
-        return about, np.frombuffer(payload, np.dtype(dtype), offset=start + size).reshape(shape)
-    except DAMAGED:
-        raise IntegrityError(f"{which} has an invalid payload.", "Expected facts and a vector.") from None
-
-
 class Ledger:
-    """A ledger open for writing, by one process at a time. Once `append` has returned, the entry is on disk."""
+    """A new ledger, open for writing. Once `append` has returned, the entry is on disk."""
 
-    def __init__(self, path: Path, sync: bool = True, new: bool = False) -> None:
-        """Open or create a ledger. sync: if False, entries are on disk once the ledger is closed. new: refuse a file
-        that exists.
-
-        The incomplete last record of a crash is moved to PATH.cut, or .cut2, … Raises Busy if another process writes,
-        IntegrityError if the file does not verify, BadInput for one that must not exist.
-        """
+    def __init__(self, path: Path, sync: bool = True) -> None:
+        """sync: if False, entries are on disk once the ledger is closed. Raises BadInput for a file that exists,
+        NotWritten if it cannot be written."""
         self.path, self.sync = path, sync
         path.parent.mkdir(parents=True, exist_ok=True)
-        self.lock = open(path.with_name(path.name + ".lock"), "w")  # noqa: SIM115  held until close
         try:
-            if not lock(self.lock, wait=False):
-                raise Busy(f"Another process writes {path}.", "", "Wait until it has finished.")
-            if new and path.exists():
-                raise BadInput(f"The ledger {path} exists.", "No ledger is replaced.", "Move it, or name a new folder.")
-            if not path.exists():
-                write_bytes(path, HEAD)
-            self.n, self.chain, self.end = 0, sha(HEAD), len(HEAD)
-            for entry in entries(path, torn=True):
-                self.n, self.chain, self.end = entry.number + 1, entry.chain, entry.end
-            self.file = os.open(path, os.O_RDWR)
-        except BaseException:
-            self.lock.close()
-            raise
-        try:
-            self._set_torn_aside()
-        except BaseException:
-            self._release()
-            raise
-        self.stored = self.n  # entries on disk
-        self.waiting = BytesIO()
+            self.file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        except FileExistsError:
+            no = "No ledger is replaced."
+            raise BadInput(f"The ledger {path} exists.", no, "Move it, or name a new folder.") from None
+        self.n = self.stored = self.end = 0  # entries, entries on disk, bytes on disk
+        self.chain, self.waiting = sha(HEAD), BytesIO()
         self.failed: NotWritten | None = None
-
-    def _set_torn_aside(self) -> None:
-        """Move the bytes after the last whole record to a file of their own, and only then cut them off."""
-        if os.fstat(self.file).st_size == self.end:
-            return
-        names = (self.path.with_name(f"{self.path.name}.cut{'' if i == 1 else i}") for i in count(1))
-        aside = next(name for name in names if not name.exists())
-        with self.path.open("rb") as file, writing(aside) as cut:
-            file.seek(self.end)
-            shutil.copyfileobj(file, cut)
-        os.ftruncate(self.file, self.end)
-        os.fsync(self.file)
+        self.waiting.write(HEAD)
+        try:
+            self._flush()
+            sync_folder(path.parent)
+        except BaseException:
+            os.close(self.file)
+            raise
 
     def append(self, facts: Mapping[str, Any], vector: npt.NDArray[Any] | None = None) -> int:
         """Write one entry and return its number.
@@ -193,7 +148,7 @@ class Ledger:
         size = len(rest)
         try:
             while rest:
-                written = write_at(self.file, rest, self.end + size - len(rest))
+                written = os.write(self.file, rest)
                 if not written:
                     raise OSError("no byte was written")
                 rest = rest[written:]
@@ -202,54 +157,43 @@ class Ledger:
         except OSError as error:
             why = f"{self.path}: entry {self.stored} was not recorded ({error.strerror or error})."
             self.failed = NotWritten(why, "Nothing is recorded after it.", "Make room, then evaluate again.")
-            with suppress(OSError):  # what stays of it is a torn record, which the next opening sets aside
+            with suppress(OSError):  # what stays of it is a torn record
                 os.ftruncate(self.file, self.end)
             raise self.failed from None
         self.end, self.stored = self.end + size, self.n
         self.waiting.seek(0)
 
     def close(self) -> None:
-        """Write everything to disk and release the lock. Raises NotWritten."""
+        """Write everything to disk. Raises NotWritten."""
         try:
             if not self.sync and self.failed is None:
                 self.sync = True
                 self._flush()
         finally:
-            self._release()
+            os.close(self.file)
 
-    def _release(self) -> None:
-        os.close(self.file)
-        self.lock.close()
-
-    def __enter__(self) -> Ledger:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *about: object) -> None:
         self.close()
 
 
-def entries(path: Path, torn: bool = False) -> Iterator[Entry]:
-    """The records of a ledger one by one, each verified before it is given; memory for one record.
-
-    torn: a last record that is shorter than its own proven length ends the ledger instead of raising, as it does while
-    a process writes. Raises MissingFile, BadInput for a ledger of another version, and IntegrityError naming the first
-    entry that was changed.
-    """
+def entries(path: Path) -> Iterator[Entry]:
+    """The records of a ledger one by one, each verified before it is given; memory for one record. Raises MissingFile,
+    and IntegrityError for what is no ledger, and naming the first entry that was changed or torn."""
     if not path.is_file():
         raise MissingFile(f"There is no ledger {path}.")
     with path.open("rb") as file:
-        _check_head(path, file.read(len(HEAD)))
-        size = os.fstat(file.fileno()).st_size
-        chain, at = sha(HEAD), len(HEAD)
+        if file.read(len(HEAD)) != HEAD:
+            raise IntegrityError(f"{path} does not start like a ledger of this version.", f"Expected {HEAD!r}.")
+        chain = sha(HEAD)
         for number in count():
-            which, left = f"Entry {number} of {path}", size - at
-            if not left:
+            which, record = f"Entry {number} of {path}", file.read(RECORD.size)
+            if not record:
                 return
-            record = file.read(min(RECORD.size, left))
             if len(record) < RECORD.size:
-                if torn or _is_being_written(path):
-                    return
-                raise IntegrityError(f"{which} is cut off after {left} bytes.", f"Expected at least {RECORD.size}.")
+                raise IntegrityError(f"{which} is cut off after {len(record)} bytes.", f"Expected {RECORD.size}.")
             length, digest, stored = RECORD.unpack(record)
             leaf = record[: LEAF.size]
             chain = sha(chain, leaf)
@@ -258,43 +202,19 @@ def entries(path: Path, torn: bool = False) -> Iterator[Entry]:
                 raise IntegrityError(problem, "Its length and digest do not continue the chain.")
             if length > LARGEST:
                 raise IntegrityError(f"{which} is larger than {LARGEST:,} bytes.")
-            end = at + RECORD.size + length
-            if end > size:
-                if torn or _is_being_written(path):
-                    return
-                raise IntegrityError(f"{which} is cut off after {left} bytes.", f"Expected {end - at}.")
             payload = file.read(length)
+            if len(payload) < length:
+                raise IntegrityError(f"{which} is cut off: {len(payload)} of its {length} bytes are there.")
             if sha256(payload).digest() != digest:
                 raise IntegrityError(f"{which} was changed: its payload does not match its digest.")
-            yield Entry(path, number, leaf, chain, at, end=end, payload=payload)
-            at = end
-
-
-def _is_being_written(path: Path) -> bool:
-    """Whether a process has the ledger open for writing."""
-    try:
-        with path.with_name(f"{path.name}.lock").open() as file:
-            return not lock(file, wait=False)
-    except FileNotFoundError:
-        return False
-
-
-def _check_head(path: Path, head: bytes) -> None:
-    """Raise IntegrityError for what is no ledger, BadInput for a ledger of another version."""
-    if head == HEAD:
-        return
-    version = re.match(rb"driftline ledger (\d+)\n", head)
-    if version is None:
-        raise IntegrityError(f"{path} does not start like a ledger.", f"Expected {HEAD!r}.")
-    text = f"{path} is a ledger of format {version[1].decode()}; this version of driftline reads and writes format 2."
-    raise BadInput(text, "", "Read it with the version that wrote it.")
+            yield Entry(which, leaf, chain, payload)
 
 
 def verify(path: Path, head: str | None = None) -> Verdict:
     """Verify every byte, with memory for one record. head: as stored elsewhere,
     which shows whether entries were cut off at the end.
 
-    Raises MissingFile, BadInput, and IntegrityError naming the first wrong entry.
+    Raises MissingFile, and IntegrityError naming the first wrong entry.
     """
     tree, chain = Tree(), sha(HEAD)
     noted = 0 if chain.hex() == head else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ def verify(
     verdict = verify(file, head)
     noted = [] if verdict.noted is None else [f"added after its head was noted: {verdict.entries - verdict.noted}"]
     lines = [f"{file} holds: {verdict.entries} entries", *noted, f"head {verdict.head}", f"root {verdict.root}"]
-    return Shown(verdict.plain(), "\n".join(lines))
+    return Shown(asdict(verdict), "\n".join(lines))
 
 
 def is_ledger(path: Path) -> bool:
@@ -107,7 +108,7 @@ def _submission(path: Path, streams: Sequence[Path], again: int | None, public_v
         checked = len({run["run"] for run in [*verdict.again, *verdict.not_again]}) - len(verdict.unverified)
         lines.append(f"{verdict.name} holds: {checked} runs verified, {len(verdict.again)} of them run again")
     differs = IntegrityError(f"{verdict.name} does not hold: {' '.join(verdict.problems)}")
-    return Shown(verdict.plain(), "\n".join(lines), problem=None if verdict.holds else differs)
+    return Shown(asdict(verdict), "\n".join(lines), problem=None if verdict.holds else differs)
 
 
 @action(

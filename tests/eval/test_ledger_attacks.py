@@ -22,8 +22,7 @@ def written(path: Path, label: str = "card") -> Path:
 
 
 def parts_of(path: Path) -> Bytes:
-    data = path.read_bytes()
-    return [data[: len(HEAD)], *(data[entry.at : entry.end] for entry in entries(path))]
+    return [HEAD, *(entry.leaf + entry.chain + entry.payload for entry in entries(path))]
 
 
 @pytest.fixture
@@ -58,7 +57,7 @@ ALONE: dict[str, tuple[Callable[[Bytes, Bytes], Bytes], str]] = {
         UNCHAINED.format(4),
     ),
     "zeros appended": (lambda own, _: [*own, bytes(500)], UNCHAINED.format(N)),
-    "format 1": (lambda own, _: [b"driftline ledger 1\n", *own[1:]], "a ledger of format 1; .* reads and writes"),
+    "another format": (lambda own, _: [b"driftline ledger 1\n", *own[1:]], "does not start like a ledger of this"),
 }
 # those that need the head that was noted elsewhere
 WITH_HEAD: dict[str, Callable[[Bytes, Bytes], Bytes]] = {
@@ -71,16 +70,13 @@ WITH_HEAD: dict[str, Callable[[Bytes, Bytes], Bytes]] = {
 
 
 @pytest.mark.parametrize("name", ALONE)
-def test_an_attack_is_named_and_no_opening_changes_the_file(book: Path, tmp_path: Path, name: str) -> None:
+def test_an_attack_is_named(book: Path, tmp_path: Path, name: str) -> None:
     attack, message = ALONE[name]
     forged = b"".join(attack(parts_of(book), parts_of(written(tmp_path / "other", "bus"))))
     book.write_bytes(forged)
     with pytest.raises(DriftlineError, match=message) as found:
         verify(book)
     assert str(book) in str(found.value)
-    with pytest.raises(DriftlineError, match=message):
-        Ledger(book)
-    assert book.read_bytes() == forged
 
 
 @pytest.mark.parametrize("name", WITH_HEAD)
@@ -89,14 +85,4 @@ def test_what_is_consistent_in_itself_fails_against_the_head(book: Path, tmp_pat
     book.write_bytes(b"".join(WITH_HEAD[name](parts_of(book), parts_of(written(tmp_path / "other", "bus")))))
     verify(book)
     with pytest.raises(DriftlineError, match=f"{re.escape(str(book))} never had the head {head}"):
-        verify(book, head)
-
-
-def test_a_cut_hidden_by_further_entries_fails_against_the_head(book: Path) -> None:
-    head = verify(book).head
-    book.write_bytes(b"".join(parts_of(book)[:60])[:-9])
-    with Ledger(book) as ledger:
-        for i in range(50):
-            ledger.append({"id": f"p{i}", "label": "card"})
-    with pytest.raises(DriftlineError, match=NEVER):
         verify(book, head)

@@ -7,6 +7,7 @@ same job again without a fault: that must end in the bytes of an undisturbed job
 """
 
 import argparse
+import contextlib
 import ctypes
 import hashlib
 import json
@@ -121,24 +122,30 @@ def _counts(folder: Path) -> Any:
 
 
 def _ledger(folder: Path) -> None:
-    """Six corrections; each that was acknowledged is noted outside the folder, where no fault happens."""
+    """Six corrections, in a new ledger each time; each acknowledged one is noted outside the folder, where no fault
+    happens."""
     from driftline.eval.memory.correction_ledger import Ledger
 
-    noted = folder.with_name("acknowledged")
-    with Ledger(folder / "l.ledger") as ledger:
-        for _ in range(ledger.n, 6):
-            number = ledger.append({"correction": ledger.n})
+    noted, path = folder.with_name("acknowledged"), folder / f"{len(list(folder.glob('*.ledger')))}.ledger"
+    with Ledger(path) as ledger:
+        for i in range(6):
+            number = ledger.append({"correction": i})
             with noted.open("a") as file:
-                file.write(f"{number}\n")
+                file.write(f"{path.name} {number}\n")
 
 
 def _corrections(folder: Path) -> Any:
-    """All corrections, once, in order; none that was acknowledged is missing or was given again."""
+    """All corrections of the last ledger, in order; and whether each ledger has all that it acknowledged."""
+    from driftline.curate.core.errors import IntegrityError
     from driftline.eval.memory.correction_ledger import entries
 
-    noted = [int(line) for line in folder.with_name("acknowledged").read_text().split()]
-    found = [entry.content[0] for entry in entries(folder / "l.ledger")]
-    return [found, len(noted) == len(set(noted)) and set(noted) <= set(range(len(found)))]
+    found: dict[str, list[Any]] = {}
+    for path in sorted(folder.glob("*.ledger")):
+        found[path.name] = []
+        with contextlib.suppress(IntegrityError):  # the record that a crash tore
+            found[path.name] += (entry.content[0] for entry in entries(path))
+    noted = [line.split() for line in folder.with_name("acknowledged").read_text().splitlines()]
+    return [found[max(found)], all(int(number) < len(found[name]) for name, number in noted)]
 
 
 def _stages_and_store(folder: Path) -> Any:

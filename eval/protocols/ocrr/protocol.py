@@ -117,7 +117,7 @@ class Ocrr(Protocol):
         scenario, draws = self.cut(stream, seed), rng_for(seed, "ocrr", self.policy)
         policy, ledger = policies.parse(self.policy), None
         if self.ledger:
-            ledger = Ledger(self._ledger_of(stream, learner, seed), new=True)
+            ledger = Ledger(self._ledger_of(stream, learner, seed))
         return loop.recover(scenario, learner, policy, self.every, list(stream.classes), draws, ledger)
 
     def facts(self, stream: Stream, learner: Learner, seed: int) -> dict[str, Any]:
