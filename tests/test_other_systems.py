@@ -10,11 +10,6 @@ from test_imports import FILES, ROOT
 
 from driftline.curate.core import system as calls
 from driftline.curate.core.atomic_io import locked
-<<<<<<< HEAD
-from driftline.eval.memory.correction_ledger import Ledger
-=======
-from driftline.curate.core.system import calls
->>>>>>> b3e7dc83 (A ledger is written once, by the run that opened it: chain, root and check are what is left)
 
 ROOM = ROOT / "curate" / "core" / "system"
 MODULES = {"fcntl", "resource", "pwd", "grp", "termios", "tty", "pty", "syslog", "posix", "msvcrt", "winreg"}
