@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
-from driftline.curate.core.errors import BadInput, IncompatibleStream
+from driftline.curate.core.errors import BadInput, IncompatibleStream, Unreachable
 from driftline.curate.core.vectors import hashed_ngrams
 from driftline.curate.foreign.http import Client, Policy, Temporary, repeat
 from driftline.eval.learner import Array, Guide, Labels, Learner, Needs, Task
@@ -34,7 +34,7 @@ class Llm(Learner):
 
     The prompt names only classes that it has learned: a held-out class becomes known with its first correction. A
     request that fails, times out or names no class is repeated; after the last retry the class of the nearest example
-    is the answer. The run's record has the counts.
+    is the answer. The run's record has the counts. A server that never answers ends the run.
     """
 
     endpoint: str = ""
@@ -75,6 +75,7 @@ class Llm(Learner):
         self.texts: list[str] = []
         self.labels: list[int] = []
         self.counts: Counter[str] = Counter()
+        self.answered = False  # by the server, whatever it said
         self._open()
 
     def _open(self) -> None:
@@ -127,8 +128,10 @@ class Llm(Learner):
 
         try:
             return repeat(once, Policy(self.retries + 1, BACKOFF))
-        except Temporary:
+        except Temporary as failure:
             self._count("given up")
+            if str(failure) == "unreachable" and not self.answered:
+                raise Unreachable(f"{self.endpoint} cannot be reached.", "", "Start the server.") from None
             return int(self.labels[near[0]])
 
     def _messages(self, text: str, near: Sequence[int]) -> list[dict[str, str]]:
@@ -148,6 +151,7 @@ class Llm(Learner):
             reply = self.client.send("POST", address, body=body, headers=headers)
         except Temporary as failure:
             raise Temporary("timeouts" if "Timeout" in str(failure) else "unreachable") from None
+        self.answered = True
         if reply.status in (401, 403, 404):
             raise BadInput(
                 f"{self.client.hidden(address)} answered {reply.status}.",

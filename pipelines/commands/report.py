@@ -135,7 +135,8 @@ def reproduce(
     """
     from driftline.eval.experiment.settings import seeds_of
     from driftline.eval.training.sgd_learner import place
-    from driftline.pipelines.reproduce.run import Work, chosen, paper_named, written
+    from driftline.pipelines.reproduce.compare import written
+    from driftline.pipelines.reproduce.run import Work, chosen, paper_named
     from driftline.pipelines.reproduce.run import plan as planned
 
     listed = paper_named(paper)

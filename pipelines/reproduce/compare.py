@@ -1,14 +1,26 @@
-"""Rows of the table: the paper's value, ours, and what may be said of them."""
+"""The table and its page: the paper's value, ours, and what may be said of them."""
 
+import csv
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import hypot
+from pathlib import Path
 from typing import Any, Literal
 
+from driftline.curate.core.atomic_io import write_bytes, write_json
+from driftline.eval.plotting.charts import Section
+from driftline.eval.reporting.markup import environment, render, table
 from driftline.pipelines.reproduce.items import Cell
 
 Verdict = Literal["within interval", "same order", "differs", "no value in print"]
 AGREE = 0.75  # share of the row's other learners that stand on the paper's side of it
+HEADS = ("", "learner", "score", "paper", "ours", "95 %", "difference", "seeds", "n", "verdict", "not as in the paper")
+ABOUT = (
+    "within interval: the printed value lies in the 95 % interval of ours, over seeds and test samples. same order: it "
+    "does not, but three of four of the row's other learners that the paper puts clearly above or below are on the "
+    "same side in ours."
+)
 
 
 @dataclass(frozen=True)
@@ -105,3 +117,39 @@ def verdict(row: Row, others: Sequence[Row], rounding: float) -> Verdict:
     clear = [o for o in others if o.paper is not None and abs(o.paper - row.paper) > 2 * rounding + 1e-12]
     same = sum((o.ours - row.ours) * (o.paper - row.paper) > 0 for o in clear if o.paper is not None)
     return "same order" if clear and same >= AGREE * len(clear) else "differs"
+
+
+def page(document: Mapping[str, Any]) -> str:
+    """HTML; figures are linked."""
+    sections = []
+    for item in document["items"]:
+        rows = [row for row in document["rows"] if row["item"] == item["item"]]
+        html = table(HEADS, [_line(row) for row in rows]) if rows else render("soft", "No numbers.")
+        html += "".join(render("soft", text) for text in item["because"])
+        html += "".join(render("link", file) for file in item["files"] if file.endswith(".svg"))
+        sections.append(Section(item["item"], f"{item['item']}: {item['title']}", html))
+    notice = f"Reduced: {document['reduced']}." if document["reduced"] else ""
+    template = environment().get_template("reproduce.html.j2")
+    return str(template.render(title=document["title"], up="", notice=notice, about=ABOUT, sections=sections))
+
+
+def _line(row: Mapping[str, Any]) -> list[Any]:
+    paper = "–" if row["paper"] is None else f"{row['paper']:g}"
+    difference = "–" if row["difference"] is None else f"{row['difference']:+.3f}".replace("-", "−")
+    interval = f"{row['low']:.3f} – {row['high']:.3f}"
+    return [row["row"], row["learner"], row["score"], paper, f"{row['ours']:.3f}", interval, difference, row["seeds"],
+            row["n"] or "–", row["verdict"], row["because"]]  # fmt: skip
+
+
+def written(document: Mapping[str, Any], out: Path) -> list[Path]:
+    """The table as CSV and JSON, and the page; returns their paths."""
+    sink = io.StringIO()
+    if document["rows"]:
+        lines = csv.DictWriter(sink, list(document["rows"][0]), lineterminator="\n")
+        lines.writeheader()
+        lines.writerows(document["rows"])
+    paths = [out / name for name in ("index.html", "table.csv", "table.json")]
+    write_bytes(paths[0], page(document).encode())
+    write_bytes(paths[1], sink.getvalue().encode())
+    write_json(paths[2], dict(document))
+    return paths

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Values = Mapping[str, Mapping[str, float]]  # learner → score → value in print, shares as 0 … 1
-Kind = Literal["scores", "means", "distances", "parameters", "figure"]
+Kind = Literal["scores", "means", "distances", "parameters", "scale", "figure"]
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Cell:
     """Learners on one stream, and what the paper printed for them."""
 
     stream: tuple[str, ...]
-    """a function of `streams`, and its words"""
+    """a function of `streams`, and its words; (): none"""
     learners: Sequence[str]
     """as --learners takes them"""
     printed: Values = field(default_factory=dict)
@@ -39,7 +39,7 @@ class Cell:
     preset: str = ""
     """settings of the paper"""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """further settings"""
+    """further settings; a `Need` stands for its path"""
     quick: Mapping[str, Any] | None = None
     """with --quick: settings in place of `settings`, and a preset in place of `preset`; None: the cell is left out"""
     seeds: Sequence[int] = (0,)
@@ -58,15 +58,15 @@ class Item:
     """what it shows"""
     kind: Kind = "scores"
     """scores and means (over the cells of a group): accuracies; distances of `stream measure`; parameters of networks;
-    figure: plots of networks"""
+    scale: what an index costs and finds; figure: plots of networks"""
     cells: Sequence[Cell] = ()
-    """its evaluations; (): it cannot be had, and `because` says why"""
+    """its evaluations; (): there are none, and `because` says why"""
     core_hours: float = 0.0
-    """on CPU cores, about; 0: minutes"""
+    """on CPU cores, estimated; 0: minutes"""
     gpu_hours: float = 0.0
-    """on one H200, about; 0: minutes"""
+    """on one H200, estimated; 0: minutes"""
     because: str = ""
-    """why it cannot be had, or what is not as in the paper"""
+    """why it has no evaluation, or what is not as in the paper"""
     plots: Sequence[str] = ()
     """of `plotting.finetuning`, for each cell"""
     digits: int = 2

@@ -1,12 +1,12 @@
 """Compose, evaluate, compare: the items of a paper, one cell after the other; what is finished is not repeated."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from driftline.curate.core.atomic_io import fingerprint
+from driftline.curate.core.atomic_io import fingerprint, read_json, write_json
 from driftline.curate.core.errors import BadConfig, IncompatibleStream, MissingFile, available, did_you_mean
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.run_log import RunLog
@@ -36,10 +36,11 @@ def chosen(paper: Paper, only: Sequence[str]) -> list[Item]:
     return [item for item in paper.items if not only or item.name in only]
 
 
-def needs_of(item: Item, paper: Paper) -> list[Need]:
-    """Files of --data that an item reads."""
-    words = dict.fromkeys(word for cell in item.cells for word in cell.stream)
-    return [paper.needs[word] for word in words if word in paper.needs]
+def needs_of(cells: Sequence[Cell], paper: Paper) -> list[Need]:
+    """Files of --data that cells read."""
+    needs = [paper.needs[word] for cell in cells for word in cell.stream if word in paper.needs]
+    needs += [value for cell in cells for value in cell.settings.values() if isinstance(value, Need)]
+    return list(dict.fromkeys(needs))
 
 
 def plan(paper: Paper, items: Sequence[Item], data: Path) -> dict[str, Any]:
@@ -53,7 +54,7 @@ def plan(paper: Paper, items: Sequence[Item], data: Path) -> dict[str, Any]:
                 "needs": [
                     {"path": str(data / need.path), "there": (data / need.path).exists(), "what": need.what,
                      "from": need.source}
-                    for need in needs_of(item, paper)
+                    for need in needs_of(item.cells, paper)
                 ],
                 "cost": cost(item),
                 "evaluations": len(item.cells),
@@ -65,17 +66,17 @@ def plan(paper: Paper, items: Sequence[Item], data: Path) -> dict[str, Any]:
 
 
 def cost(item: Item) -> str:
-    """Core and GPU hours of the whole item.
+    """Core and GPU hours of the whole item, as they were estimated.
 
-    >>> cost(Item("table-7", "Parameters", cells=[Cell(("networks",), ())])), cost(Item("figure-2", "A drawing"))
-    ('minutes on one core', 'none: it cannot be had')
+    >>> cost(Item("table-7", "Parameters", cells=[Cell((), ())])), cost(Item("figure-2", "A drawing"))
+    ('minutes on one core', 'none: no evaluation')
     """
     if not item.cells:
-        return "none: it cannot be had"
+        return "none: no evaluation"
     if not item.core_hours:
         return "minutes on one core"
-    gpu = f", or {_hours(item.gpu_hours)} of one GPU (H200, estimated)" if item.gpu_hours else ""
-    return f"{_hours(item.core_hours)} of one core{gpu}"
+    gpu = f", or {_hours(item.gpu_hours)} of one GPU (H200)" if item.gpu_hours else ""
+    return f"about {_hours(item.core_hours)} of one core{gpu}, estimated"
 
 
 def _hours(hours: float) -> str:
@@ -130,12 +131,12 @@ class Work:
             if self.quick and cell.quick is None:
                 continue
             one = _reduced(cell) if self.quick else cell
-            one = replace(one, seeds=self.seeds or one.seeds)
-            lost = [self.paper.needs[word] for word in cell.stream if word in self.paper.needs]
-            lost = [need for need in lost if not (self.data / need.path).exists()]
+            lost = [need for need in needs_of([one], self.paper) if not (self.data / need.path).exists()]
             missing |= {f"{self.data / need.path} ({need.what}; {need.source})": None for need in lost}
             if not lost:
-                cells.setdefault(fingerprint([one.stream, list(one.learners), dict(one.settings)]), one)
+                settings = {k: str(self.data / v.path) if isinstance(v, Need) else v for k, v in one.settings.items()}
+                one = replace(one, seeds=self.seeds or one.seeds, settings=settings)
+                cells.setdefault(fingerprint([one.stream, list(one.learners), settings]), one)
         return list(cells.values()), list(missing)
 
     def _item(self, item: Item, cells: Sequence[Cell]) -> tuple[list[Row], list[str], list[str]]:
@@ -147,6 +148,8 @@ class Work:
         for cell in cells:
             if item.kind == "parameters":
                 rows += _parameters(item, cell)
+            elif item.kind == "scale":
+                rows += self._scale(item, cell)
             elif item.kind == "distances":
                 rows += _distances(item, cell, self._stream(cell)[1])
             else:
@@ -205,6 +208,21 @@ class Work:
             Store(runs / "fits").thin()
         return document, runs
 
+    def _scale(self, item: Item, cell: Cell) -> list[Row]:
+        """What each search of so many entries finds and costs; measured once."""
+        from driftline.eval.protocols.ocrr.scale_study import ASKED, scale_study
+
+        rows, entries = [], cell.settings["entries"]
+        for search in cell.learners:
+            place = self.out / "scale-study" / f"{entries}-{search}.json"
+            if not place.is_file():
+                self.log.say(f"  {search} of {entries:,} entries")
+                write_json(place, asdict(next(scale_study([entries], [search]))))
+            for score in ("recall", "accuracy", "predict_us", "correct_us"):
+                value = read_json(place)[score]
+                rows.append(Row(item.name, cell.row, search, score, value, value, value, None, 1, ASKED))
+        return rows
+
     def _plots(self, item: Item, cell: Cell, runs: Path, cells: int) -> list[str]:
         """Files of an item's plots of networks."""
         files = []
@@ -258,23 +276,3 @@ def _distances(item: Item, cell: Cell, stream: Stream) -> list[Row]:
             low, high = distance - SOLVER, distance + SOLVER
             rows.append(Row(item.name, f"{cell.row}, {kind}", f"step {t}", kind, distance, low, high, paper, 1, n))
     return rows
-
-
-def written(document: Mapping[str, Any], out: Path) -> list[Path]:
-    """The table as CSV and JSON, and the page; returns their paths."""
-    import csv
-    import io
-
-    from driftline.curate.core.atomic_io import write_bytes, write_json
-    from driftline.pipelines.reproduce.page import page
-
-    sink = io.StringIO()
-    if document["rows"]:
-        table = csv.DictWriter(sink, list(document["rows"][0]), lineterminator="\n")
-        table.writeheader()
-        table.writerows(document["rows"])
-    paths = [out / name for name in ("index.html", "table.csv", "table.json")]
-    write_bytes(paths[0], page(document).encode())
-    write_bytes(paths[1], sink.getvalue().encode())
-    write_json(paths[2], dict(document))
-    return paths

@@ -87,7 +87,7 @@ ITEMS = (
          [_distances(name, STREAMS[name], values) for name, values in TABLE_5.items()]),
     Item("table-6", "The same for Portraits", "distances", [_distances("Portraits", ("portraits",), TABLE_6)]),
     Item("table-7", "Parameters of the networks, in millions", "parameters",
-         [Cell(("networks",), tuple(TABLE_7), {name: {"parameters": v} for name, v in TABLE_7.items()}, "Table 7",
+         [Cell((), tuple(TABLE_7), {name: {"parameters": v} for name, v in TABLE_7.items()}, "Table 7",
                quick={})], digits=1),
     *(Item(f"table-{number}", f"Accuracy on the last step, {name}, each network", "scores", SYNTHETIC[name], 5_440, 8,
            ONE_SEED) for name, (_, _, number) in SEQUENCES.items()),

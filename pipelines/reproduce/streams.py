@@ -79,6 +79,16 @@ def intents(data: Path, quick: bool, name: str) -> Stream:
     return replace(stream, name=name)
 
 
+def texts(data: Path, quick: bool) -> Stream:
+    """Banking77's texts, for learners that read: one step."""
+    from driftline.stream_builder.builders.dataset import from_dataset
+    from driftline.stream_builder.datasets import Options
+    from driftline.stream_builder.datasets.texts import open_texts
+
+    stream = from_dataset(open_texts(data / "intent", Options()))
+    return _fewer(stream) if quick else stream
+
+
 def ordered(data: Path, quick: bool, name: str) -> Stream:
     """The published order of CGLM or CLOC, with its images; with vectors of them, where there are some."""
     from driftline.stream_builder.builders.table import from_table
@@ -110,5 +120,6 @@ MAKERS: dict[str, Callable[..., Stream]] = {
     "features": features,
     "clear-images": clear_images,
     "intents": intents,
+    "texts": texts,
     "ordered": ordered,
 }

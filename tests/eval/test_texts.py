@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from support.chat_server import Chat, chat_server
 from support.console import answer
+from support.toy_encoder import tiny_bert
 from support.traps import Trap
 
 from driftline.curate.core.atomic_io import sha256_bytes
@@ -48,6 +49,7 @@ from driftline.stream_builder.stream import Step, Stream
 WORDS = {"card": ["my card is lost", "where is the card", "card not here"],
          "loan": ["i need a loan", "loan please", "a big loan for me"],
          "rate": ["what rate do you have", "the rate today", "exchange rate now"]}  # fmt: skip
+KNOWN = sorted({word for of in WORDS.values() for text in of for word in text.split()} | set("0123456789"))
 
 
 def rows(each: int) -> list[tuple[str, str]]:
@@ -222,7 +224,7 @@ class TestEncoders:
         from sentence_transformers import SentenceTransformer
         from sentence_transformers.models import Pooling, Transformer
 
-        folder = tiny_bert(tmp_path / "bert")
+        folder = tiny_bert(tmp_path / "bert", KNOWN)
         body = Transformer(str(folder), max_seq_length=16)
         SentenceTransformer(modules=[body, Pooling(32)], device="cpu").save(str(tmp_path / "sentence"))
 
@@ -281,27 +283,6 @@ class TestEncoders:
         assert "It learns from vectors; 'intent' holds texts" in found["skipped"][0]["because"]
 
 
-def tiny_bert(folder: Path) -> Path:
-    """A transformer with random weights and a vocabulary of the words above."""
-    import torch
-    from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
-
-    words = sorted({word for of in WORDS.values() for text in of for word in text.split()} | set("0123456789"))
-    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
-    folder.mkdir()
-    (folder / "vocab.txt").write_text("\n".join(vocabulary))
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(vocabulary), hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
-        max_position_embeddings=32,
-    )  # fmt: skip
-    BertForSequenceClassification(config).save_pretrained(folder)
-    BertTokenizerFast(
-        vocab={w: i for i, w in enumerate(vocabulary)}, vocab_file=str(folder / "vocab.txt")
-    ).save_pretrained(folder)
-    return folder
-
-
 class TestLora:
     def begun(self, folder: Path, **more: Any) -> Lora:
         learner = Lora(**({"model": str(folder), "lr": 2e-2, "epochs": 6, "batch": 8} | more))
@@ -309,7 +290,7 @@ class TestLora:
         return learner
 
     def test_it_learns_texts_and_the_seed_decides_all(self, texts: Stream, tmp_path: Path) -> None:
-        folder, train, test = tiny_bert(tmp_path / "bert"), texts.steps[0]["train"], texts.steps[0]["test"]
+        folder, train, test = tiny_bert(tmp_path / "bert", KNOWN), texts.steps[0]["train"], texts.steps[0]["test"]
         answers = []
         for _ in range(2):
             learner = self.begun(folder, lr=0.05, epochs=25, dropout=0.0)
@@ -320,7 +301,7 @@ class TestLora:
         assert (answers[0] == test.y).mean() > 0.8
 
     def test_texts_become_tokens_once_and_a_batch_is_as_wide_as_its_longest_text(self, tmp_path: Path) -> None:
-        learner, calls = self.begun(tiny_bert(tmp_path / "bert"), epochs=3, batch=2), []
+        learner, calls = self.begun(tiny_bert(tmp_path / "bert", KNOWN), epochs=3, batch=2), []
         reader, widths = learner.reader, []
         learner.reader = lambda *given, **more: calls.append(given) or reader(*given, **more)
         learner.net.register_forward_pre_hook(
@@ -333,7 +314,7 @@ class TestLora:
         assert min(widths) < max(widths) == 6  # four words and two marks
 
     def test_only_adapters_and_the_classifier_learn(self, texts: Stream, tmp_path: Path) -> None:
-        learner = self.begun(tiny_bert(tmp_path / "bert"))
+        learner = self.begun(tiny_bert(tmp_path / "bert", KNOWN))
         frozen = {n: p.clone() for n, p in learner.net.named_parameters() if not p.requires_grad}
         train = texts.steps[0]["train"]
 
@@ -350,7 +331,7 @@ class TestLora:
         import torch
         from transformers import BertForSequenceClassification
 
-        folder, train = tiny_bert(tmp_path / "bert"), texts.steps[0]["train"]
+        folder, train = tiny_bert(tmp_path / "bert", KNOWN), texts.steps[0]["train"]
         learner = self.begun(folder, epochs=1, alpha=4, correct_lr=0.5)
         learner.learn(train.x[:16], train.y[:16])
         size: dict[str, Any] = {"num_labels": 3, "ignore_mismatched_sizes": True}
@@ -401,7 +382,7 @@ class TestLora:
 
     def test_they_run_under_every_protocol(self, texts: Stream, tmp_path: Path) -> None:
         folder, whole = str(tmp_path / "bert"), texts.steps[0]
-        tiny_bert(tmp_path / "bert")
+        tiny_bert(tmp_path / "bert", KNOWN)
         parts = [{name: split.take(slice(t, None, 2)) for name, split in whole.splits.items()} for t in (0, 1)]
         stream = replace(texts, steps=[Step(t, str(t), splits) for t, splits in enumerate(parts)], sha256="halves")
         for protocol in (name for name in PROTOCOLS if PROTOCOLS.entry(name).origin == HOME):
@@ -420,13 +401,13 @@ class TestLora:
             Lora(model="a").begin(Task(3, (8,)), rng_for(0))
         with pytest.raises(MissingFile, match="cannot be loaded"):
             Lora(model=str(tmp_path / "none")).begin(Task(3, ()), rng_for(0))
-        learner = self.begun(tiny_bert(tmp_path / "bert"))
+        learner = self.begun(tiny_bert(tmp_path / "bert", KNOWN))
         with pytest.raises(BadConfig, match="Class 7 was never declared"):
             learner.correct(np.array(["a"]), np.array([7]))
 
     @pytest.mark.parametrize("attack", ["code", "pickle"])
     def test_what_is_in_its_models_folder_is_not_run_and_nobody_is_asked(self, tmp_path: Path, attack: str) -> None:
-        folder = tiny_bert(tmp_path / "bert")
+        folder = tiny_bert(tmp_path / "bert", KNOWN)
         config = json.loads((folder / "config.json").read_text())
         if attack == "code":
             (folder / "evil.py").write_text(f"open({str(tmp_path / 'mark')!r}, 'w')\nclass Evil: ...\n")
@@ -509,9 +490,13 @@ class TestLlm:
 
     def test_a_server_that_is_gone_is_counted(self) -> None:
         with chat_server() as chat:
-            learner = self.begun(chat)
+            learner, never = self.begun(chat), self.begun(chat)
+            learner.predict(np.array(["my card is lost"]))
+        learner = pickle.loads(pickle.dumps(learner))  # without its connections
         assert learner.predict(np.array(["my card is lost"])).tolist() == [0]
         assert learner.metadata()["requests"]["given up"] == 1
+        with pytest.raises(Unreachable, match="cannot be reached. Start the server"):
+            never.predict(np.array(["my card is lost"]))
 
     def test_a_held_out_class_is_named_only_after_its_first_correction(self, texts: Stream) -> None:
         with chat_server() as chat:

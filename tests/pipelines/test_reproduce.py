@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 from support import console
+from support.chat_server import chat_server
 from support.helpers import made_intents
+from support.toy_encoder import tiny_bert
 
 from driftline.curate.core.atomic_io import write_json
 from driftline.curate.core.executor import Executor
@@ -18,9 +20,9 @@ from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.experiment.learner_spec import spec_of
 from driftline.pipelines.reproduce import seq_to_final
-from driftline.pipelines.reproduce.compare import Row, judged, means_of, rows_of
+from driftline.pipelines.reproduce.compare import Row, judged, means_of, rows_of, written
 from driftline.pipelines.reproduce.items import Cell
-from driftline.pipelines.reproduce.run import PAPERS, Work, chosen, paper_named, written
+from driftline.pipelines.reproduce.run import PAPERS, Work, chosen, paper_named
 
 LISTED = {  # tables and figures of each paper [spec/papers_gap.md, section 3]
     "clear": "figure-2 supplement-table-1 table-1-linear table-1-resnet18 table-2 supplement-table-6 "
@@ -52,8 +54,8 @@ class TestPlan:
         listed = paper_named(paper)
         for item in listed.items:
             for cell in item.cells:
-                assert set(cell.stream) & set(listed.needs) or cell.stream == ("networks",)
-                if item.kind not in ("distances", "parameters"):
+                assert set(cell.stream) & set(listed.needs) or cell.stream == ()
+                if item.kind not in ("distances", "parameters", "scale"):
                     names = [spec_of(learner).name for learner in cell.learners]
                     assert set(cell.printed) <= set(names)
 
@@ -202,6 +204,36 @@ def test_ocrr_quick(tmp_path: Path) -> None:
     headline = [one for one in rows if one["item"] == "table-1"]
     assert {one["score"] for one in headline} == {"novel", "original", "corrections_to_70"}
     assert all(one["paper"] for one in headline if one["score"] == "novel")
+    recall = {
+        one["learner"]: float(one["ours"]) for one in rows if (one["item"], one["score"]) == ("scale-study", "recall")
+    }
+    assert recall["brute"] == 1 > recall["hnsw"] > 0.9
+
+
+@pytest.mark.proof("paper")
+def test_learners_of_ocrr_that_read_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LoRA on a model of --data, beside the printed value; a language model on this machine, and none there."""
+    folder = tmp_path / "data" / "intent"
+    folder.mkdir(parents=True)
+    for side, n in (("train", 6), ("test", 3)):
+        lines = ["text,category", *(f"card {i} of {k},intent {k:02}" for k in range(12) for i in range(n))]
+        (folder / f"banking77_{side}.csv").write_text("\n".join(lines))
+    tiny_bert(folder / "deberta-v3-large", ["card", "of", *map(str, range(12))])
+    words = ("ocrr", "--data", tmp_path / "data", "--only", "table-1,llm", "--quick", "--out", tmp_path / "out")
+
+    assert reproduced(*words).returncode == 0
+    assert {one["learner"]: one["paper"] for one in table(tmp_path / "out") if one["score"] == "novel"} == {
+        "lora": "0.771"
+    }
+    said = json.loads((tmp_path / "out" / "table.json").read_text())["items"][1]["because"]
+    assert "llm was skipped: http://127.0.0.1:11434/v1 cannot be reached. Start the server." in " ".join(said)
+    paper = paper_named("ocrr")
+    (item,) = chosen(paper, ["llm"])
+    with chat_server() as chat:
+        monkeypatch.setitem(item.cells[0].quick, "llm.endpoint", chat.url)
+        work = Work(paper, tmp_path / "data", tmp_path / "out", True, "cpu", Executor("local", 1), RunLog(None, True))
+        (only,) = [one for one in work.items([item])["rows"] if one["score"] == "novel"]
+    assert (only["learner"], only["verdict"], bool(chat.bodies)) == ("llm", "no value in print", True)
 
 
 @pytest.mark.proof("paper")

@@ -1,6 +1,7 @@
-"""An encoder of another package: the mean colour of an image, or the length of a text."""
+"""An encoder of another package: the mean colour of an image, or the length of a text; a small transformer."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,3 +31,22 @@ class MeanColour(Encoder):
     def texts(self, texts: Sequence[str]) -> Vectors:
         """N texts → (N, 3)."""
         return unit(np.array([[len(text), 1, 0] for text in texts], np.float32))
+
+
+def tiny_bert(folder: Path, words: Sequence[str]) -> Path:
+    """A transformer with random weights that knows these words."""
+    from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
+    folder.mkdir()
+    (folder / "vocab.txt").write_text("\n".join(vocabulary))
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(vocabulary), hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=32,
+    )  # fmt: skip
+    BertForSequenceClassification(config).save_pretrained(folder)
+    BertTokenizerFast(
+        vocab={w: i for i, w in enumerate(vocabulary)}, vocab_file=str(folder / "vocab.txt")
+    ).save_pretrained(folder)
+    return folder
