@@ -8,14 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.errors import BadArray
-from driftline.eval.engine.scores import softmax, sureness
+from driftline.eval.engine.scores import sureness
 from driftline.eval.learner import Labels, Learner
-from driftline.eval.outcomes import NO_ANSWER, ROUNDING, Tally, Top, top_of
+from driftline.eval.outcomes import NO_ANSWER, ROUNDING, Tally
 from driftline.eval.rows import Row
 from driftline.stream_builder.step import Split
 
 CHUNK = 8192  # samples predicted at once
-Sure = tuple[Labels, Any, Top | None]  # answers (N,), confidences (N,), most probable classes; None: not known
+Sure = tuple[Labels, Any]  # answers (N,), confidences (N,); None: not known
 
 
 @cache
@@ -32,26 +32,23 @@ def answers(learner: Learner, x: Any, n: int, ahead: int = 0) -> Labels:
     return _labels(learner, predicted[0] if isinstance(predicted, tuple) else predicted, n)
 
 
-def sure_answers(learner: Learner, x: Any, n: int, most: int = 0) -> Sure:
-    """The same with confidences (n,), and the `most` most probable classes as in `rows.Answers.top`. Raises
-    BadArray."""
+def sure_answers(learner: Learner, x: Any, n: int) -> Sure:
+    """The same with confidences (n,). Raises BadArray."""
     kind = type(learner)
     if answers_by_scores(kind):
         scores = np.asarray(learner.scores(x))
         if scores.ndim != 2 or len(scores) != n:
             raise BadArray(f"{kind.__name__}.scores gave shape {scores.shape} for {n} samples.", "Expected (N, C).")
         labels = scores.argmax(1)
-        top = top_of(softmax(scores), most, n, f"{kind.__name__}.scores") if most else None
-        return labels, sureness(scores, labels), top
+        return labels, sureness(scores, labels)
     predicted = learner.predict(x)
     labels, sure = predicted if isinstance(predicted, tuple) else (predicted, None)
-    labels, top = _labels(learner, labels, n), None
+    labels = _labels(learner, labels, n)
     if sure is not None and np.ndim(sure) == 2:
-        top = top_of(sure, most, n, f"{kind.__name__}.predict") if most else None
         shares = np.asarray(sure)
         there = (labels >= 0) & (labels < shares.shape[1])
         sure = np.where(there, shares[np.arange(n), np.where(there, labels, 0)], 0)
-    return labels, checked_confidence(kind.__name__, sure, n), top
+    return labels, checked_confidence(kind.__name__, sure, n)
 
 
 def checked_confidence(name: str, values: Any, n: int) -> npt.NDArray[np.float64] | None:
@@ -101,5 +98,5 @@ def evaluate_split(learner: Learner, split: Split, tested_on: str, begun: float,
         if part.position is None:  # nothing is recorded
             tally.add(None, part.y, answers(learner, part.x, len(part)))
         else:
-            tally.add(part.position, part.y, *sure_answers(learner, part.x, len(part), part.most_probable))
+            tally.add(part.position, part.y, *sure_answers(learner, part.x, len(part)))
     return tally.row(by_class=True, seconds=time.process_time() - begun, **at)

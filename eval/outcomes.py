@@ -7,7 +7,7 @@ beside its rows; they name samples by their position in the stream: steps in ord
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.atomic_io import sha256_bytes, writing
-from driftline.curate.core.errors import BadArray, BadConfig, BadInput, IncompatibleStream, IntegrityError, reason
+from driftline.curate.core.errors import BadArray, BadInput, IncompatibleStream, IntegrityError, reason
 from driftline.eval import rows as row_files
 from driftline.eval.engine.scores import small
 from driftline.eval.rows import Answers, Row, Run
@@ -26,14 +26,12 @@ from driftline.stream_builder.stream import SPLITS, Stream
 if TYPE_CHECKING:  # as in `driftline.eval.rows`
     import pyarrow as pa
 
-FILE, PROBABILITIES = row_files.DIGESTS
+FILE = row_files.OUTCOMES
 MOST = 2**26  # records of one run
 COLUMNS = ("row", "sample", "label", "predicted", "group", "confidence")  # the last two may be missing
 NO_ANSWER = -1  # in place of a class: wrong for each label
 ROUNDING = 1e-6  # of a confidence or probability
-STEPS = 65_535  # in which probabilities are stored
 Labels = npt.NDArray[Any]
-Top = tuple[Labels, Labels]  # see `Answers.top`
 Test = tuple[slice, Labels, Labels, Labels | None]  # place among the records, samples, labels, groups
 
 
@@ -47,8 +45,8 @@ class Shared:
     """digest of a run's samples and labels → its tests"""
 
 
-def numbered(stream: Stream, most_probable: int = 0) -> Stream:
-    """The stream with the position of every sample. most_probable: how many classes of a sample tests record."""
+def numbered(stream: Stream) -> Stream:
+    """The stream with the position of every sample."""
     total = sum(len(split) for step in stream.steps for split in step.splits.values())
     kind, steps, start = np.int32 if total < 2**31 else np.int64, [], 0
     for step in stream.steps:
@@ -56,7 +54,7 @@ def numbered(stream: Stream, most_probable: int = 0) -> Stream:
         for name in (name for name in SPLITS if name in splits):
             split = splits[name]
             positions: Labels = np.arange(start, start + len(split), dtype=kind)
-            splits[name] = replace(split, position=positions, most_probable=most_probable)
+            splits[name] = replace(split, position=positions)
             start += len(split)
         steps.append(replace(step, splits=splits))
     return replace(stream, steps=steps)
@@ -74,18 +72,11 @@ class Tally:
     predicted: list[Labels] = field(default_factory=list)
     confidence: list[Labels | float | None] = field(default_factory=list)
     """of each answer of a part, or of all; None: it was not asked for, or there is none"""
-    top: list[Top] | None = None
-    """most probable classes of each part; None: of none"""
 
     def add(
-        self, positions: Labels | None, labels: Labels, predicted: Labels, confidence: Labels | float | None = None,
-        top: Top | None = None,
-    ) -> None:  # fmt: skip
-        """Answers (N,) to samples with these positions and labels. confidence: (N,) or of all of them, 0 … 1. top: as
-        in `Answers`."""
-        if top is not None:
-            self.top = self.top or []
-            self.top.append(top)
+        self, positions: Labels | None, labels: Labels, predicted: Labels, confidence: Labels | float | None = None
+    ) -> None:
+        """Answers (N,) to samples with these positions and labels. confidence: (N,) or of all of them, 0 … 1."""
         self.positions.append(positions)
         self.labels.append(labels)
         self.predicted.append(predicted)
@@ -102,10 +93,7 @@ class Tally:
         marked = [positions for positions in self.positions if positions is not None]
         answers = None
         if len(marked) == len(self.positions):
-            top = None
-            if self.top is not None and len(self.top) == len(self.labels):
-                top = tuple(_joined(part) for part in zip(*self.top, strict=True))
-            answers = Answers(_joined(marked), labels, np.array(predicted), self._confidence(), top)
+            answers = Answers(_joined(marked), labels, np.array(predicted), self._confidence())
         return Row(self.tested_on, len(labels), int(np.count_nonzero(right)), **fields, answers=answers)
 
     def _confidence(self) -> Labels | None:
@@ -136,53 +124,6 @@ def check_classes(rows: Sequence[Row], name: str, stream: Stream) -> None:
 def recorded(confidence: Labels) -> npt.NDArray[np.float32]:
     """Confidences, 0 … 1 to rounding, as they are stored: float32 in steps of 1 / 255; NaN: not known."""
     return np.divide(np.rint(confidence * 255), 255, dtype=np.float32, casting="unsafe")
-
-
-def top_of(probabilities: Any, most: int, n: int, name: str) -> Top:
-    """Probabilities (n, C) → the classes (n, K) of the `most` highest, and these (n, K) float32 as they are stored.
-
-    Raises BadArray, which names the learner, for another shape, a number outside 0 … 1, or a sum above 1.
-    """
-    shares = np.asarray(probabilities, np.float64)
-    if shares.ndim != 2 or len(shares) != n:
-        raise BadArray(f"{name} gave probabilities of shape {shares.shape} for {n} samples.", "Expected (N, C).")
-    wrong = ~((shares >= -ROUNDING) & (shares <= 1 + ROUNDING)).all(1) | (shares.sum(1) > 1 + 1000 * ROUNDING)
-    if wrong.any():
-        row = shares[int(wrong.argmax())]
-        problem = f"{name} gave the probabilities {row[:5].tolist()} … for a sample, {row.sum():.3g} in all."
-        raise BadArray(problem, "Expected numbers from 0 to 1, at most 1 in all.")
-    classes = np.argsort(-shares, axis=1, kind="stable")[:, :most]
-    chosen = np.take_along_axis(shares, classes, 1).clip(0, 1)
-    return small(classes), np.divide(np.rint(chosen * STEPS), STEPS, dtype=np.float32, casting="unsafe")
-
-
-def asked(settings: Mapping[str, Any], classes: int) -> tuple[int, dict[str, Any]]:
-    """How many classes of a sample are recorded by the setting `probabilities`, and the other settings. Raises
-    BadConfig."""
-    value = settings.get("probabilities", 0)
-    if value == "all" or (type(value) is int and value >= 0):
-        most = classes if value == "all" else min(value, classes)
-        return most, {key: setting for key, setting in settings.items() if key != "probabilities"}
-    raise BadConfig(f"The setting probabilities is {value!r}.", "Expected all or a number of classes, 0 for none.")
-
-
-def write_probabilities(path: Path, rows: Sequence[Row]) -> None:
-    """Write the most probable classes of all records, completely or not at all; nothing if there are none."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    tops = [(i, row.answers.top) for i, row in enumerate(rows) if row.answers is not None and row.answers.top]
-    path.unlink(missing_ok=True)
-    if not tops:
-        return
-    columns: dict[str, Any] = {"row": np.concatenate([np.full(len(top[0]), i, np.int32) for i, top in tops])}
-    for k in range(tops[0][1][0].shape[1]):
-        columns[f"class_{k + 1}"] = np.concatenate([top[0][:, k] for _, top in tops])
-        columns[f"probability_{k + 1}"] = np.concatenate(
-            [np.rint(top[1][:, k].astype(np.float64) * STEPS).astype(np.uint16) for _, top in tops]
-        )
-    with writing(path) as file:
-        pq.write_table(pa.table(columns), file, compression="zstd", row_group_size=2**20, write_statistics=False)
 
 
 def table(rows: Sequence[Row], groups: Labels | None = None) -> pa.Table | None:

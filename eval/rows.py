@@ -37,8 +37,7 @@ DERIVED = ("last_change", "constant")  # from answers and training labels, no co
 EVIDENCE = 5  # answers of two models that tell them apart, if they differ
 UNSAID = -2  # `Row.last_change` before the end of a run
 ROWS_DIGEST = "rows_sha256"  # of the file of rows, in its record
-DIGESTS = {"outcomes.parquet": "outcomes_sha256", "probabilities.parquet": "probabilities_sha256"}  # if they are there
-OUTCOMES_DIGEST, _ = DIGESTS.values()
+OUTCOMES, OUTCOMES_DIGEST = "outcomes.parquet", "outcomes_sha256"  # if it is there
 NEEDED: dict[str, type | tuple[type, ...]] = {  # of a record
     "protocol": str, "learner": str, "settings": dict, "protocol_settings": dict, "seed": int, "stream": dict,
     "steps": int, "stored_bytes": int, "gradient_steps": int, "seconds": (int, float),
@@ -62,8 +61,6 @@ class Answers:
     """(N,)"""
     confidence: Any = None
     """(N,) in 0 … 1, stored as float32 in steps of 1 / 255; NaN: not known; None: nowhere"""
-    top: Any = None
-    """(N, K) classes, the most probable first, and their probabilities (N, K) float32; None: not asked for"""
     group: Any = None
     """(N,) number within the stream of the sample's group (uploader, near copies); None: not known, or not read"""
 
@@ -247,7 +244,7 @@ def save(folder: Path, about: dict[str, Any], rows: Sequence[Row]) -> None:
     # Many columns of few bytes: with zstd, which writes them no shorter, a report reads them in three times the time.
     write_parquet(folder / "rows.parquet", table, compression="snappy")
     digests = {ROWS_DIGEST: sha256_file(folder / "rows.parquet")}
-    digests |= {key: sha256_file(folder / name) for name, key in DIGESTS.items() if (folder / name).is_file()}
+    digests |= {OUTCOMES_DIGEST: sha256_file(folder / OUTCOMES)} if (folder / OUTCOMES).is_file() else {}
     write_json(folder / "run.json", {"format": FORMAT, **about, **digests})
 
 

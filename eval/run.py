@@ -49,8 +49,7 @@ def evaluate(
     instance. learners: one or several, likewise; names also with settings, as in `reservoir(alpha=5)`; scikit-learn
     classifiers. seeds: their number, or each of them. settings: `{"epochs": 10}` goes to the protocol or
     to every learner that has such a setting and has it not in its name, `{"er.memory": 500}` to one learner,
-    `{"policy": ["oracle", "random_10"]}` lets the protocol run with one after the other,
-    `{"probabilities": "all"}` to the records of each test (see `outcomes.probabilities`).
+    `{"policy": ["oracle", "random_10"]}` lets the protocol run with one after the other.
     out: folder for rows; finished runs in it are not repeated. progress: called with 1 after each run that was not
     found there. stream_folder, executor: processes or Ray share the runs of learners that are given by name; rows are
     the same as those of one process. tune: setting → candidates; each learner that has such settings chooses among
@@ -128,7 +127,7 @@ def _parts_on(
     parts = []
     for values, chosen in swept(protocol, settings):
         grid, jobs = jobs_of(stream, protocol, learners, seeds, chosen, tune, out, preset, any_code=reuse == "any")
-        parts.append(_Part(outcomes.numbered(stream, grid.most_probable), seeds, folder, values, grid, jobs))
+        parts.append(_Part(outcomes.numbered(stream), seeds, folder, values, grid, jobs))
     return parts
 
 

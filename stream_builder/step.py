@@ -44,8 +44,6 @@ class Split:
 
     position: npt.NDArray[np.int64] | None = None
     """(N,) place in the whole stream, int32 or int64; set by an evaluation, never stored"""
-    most_probable: int = 0
-    """K: a test records the K most probable classes of each sample; set by an evaluation, never stored"""
 
     def __post_init__(self) -> None:
         if len(self.y) and not len(self.ids):
@@ -63,8 +61,7 @@ class Split:
 
     def take(self, positions: Array | slice) -> Split:
         """The samples at `positions`, in that order; lazy images are not decoded."""
-        columns: dict[str, Any] = {name: column[positions] for name, column in self._carried().items()}
-        columns["most_probable"] = self.most_probable
+        columns = {name: column[positions] for name, column in self._carried().items()}
         return Split(pick(self.x, positions), self.y[positions], self.ids[positions], **columns)
 
     def columns(self) -> dict[str, Array]:
@@ -92,7 +89,6 @@ def join(splits: Sequence[Split]) -> Split:
         join_images(lazy) if len(lazy) == len(splits) else np.concatenate([s.x for s in splits]),
         np.concatenate([s.y for s in splits]),
         np.concatenate([s.ids for s in splits]),
-        most_probable=max(s.most_probable for s in splits),
         **{
             name: np.concatenate([c[name] for c in columns])
             for name in (*OPTIONAL, "position")

@@ -18,13 +18,6 @@ def sureness(scores: Scores, labels: Labels) -> npt.NDArray[np.float64]:
         return np.fmax(np.divide(1, total, dtype=np.float64), 0)  # of NaN and 0, `fmax` takes 0
 
 
-def softmax(scores: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """Scores (N, C) → probabilities (N, C); 0 for a row without finite scores."""
-    with np.errstate(invalid="ignore"):
-        powers = np.exp(np.subtract(scores, scores.max(1, keepdims=True), dtype=np.float64))
-        return np.nan_to_num(powers / powers.sum(1, keepdims=True), copy=False)
-
-
 def small(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """In the smallest type that holds them."""
     if not len(labels):

@@ -10,7 +10,6 @@ from typing import Any
 
 from driftline.curate.core.errors import BadConfig, DriftlineError
 from driftline.curate.core.executor import Executor
-from driftline.eval import outcomes
 from driftline.eval.engine import fused
 from driftline.eval.experiment.learner_spec import LearnerSpec, spec_of
 from driftline.eval.experiment.presets import check_network, fitting
@@ -42,8 +41,6 @@ class Setup:
     """with numbers in place of settings that depend on the stream"""
     out: Path | None
     """folder for rows"""
-    most_probable: int
-    """how many classes of a sample are recorded"""
     rules: bool
     """whether the protocol prescribes a network (`Task.rules`)"""
     any_code: bool
@@ -124,8 +121,7 @@ def jobs_of(
     specs = [spec_of(learner) for learner in learners]
     _check_twice(specs)
     name, kind, make = protocol_named(protocol)
-    most_probable, others = outcomes.asked(settings, len(stream.classes))
-    own, per_learner = _by_owner(name, kind, specs, others)
+    own, per_learner = _by_owner(name, kind, specs, settings)
     owners = {name: kind, **{spec.name.partition("(")[0]: spec.kind for spec in specs}}
     of_preset = fitting(preset, owners, stream.x_shape) if preset else {}
     instance = make(**check_settings(kind, of_preset.get(name, {}) | own, name))
@@ -138,7 +134,7 @@ def jobs_of(
         _choice(instance, task, spec, changed, of_preset.get(spec.name.partition("(")[0], {}), tune)
         for spec, changed in zip(specs, per_learner, strict=True)
     ]
-    for_all = {key for key in others if "." not in key}
+    for_all = {key for key in settings if "." not in key}
     used = {key for choice in choices for key in choice.changed if key not in choice.idle}
     jobs, tuned = [], set()
     for place, (spec, choice) in enumerate(zip(specs, choices, strict=True)):
@@ -156,7 +152,7 @@ def jobs_of(
     if left := sorted(set(tune) - tuned):
         _check_in_names(left[0], specs, "--tune")
         raise unknown_setting(left[0], {key for spec in specs for key in spec.settings}, "--tune: ")
-    return Setup(name, instance, out, most_probable, task.rules is not None, any_code), jobs
+    return Setup(name, instance, out, task.rules is not None, any_code), jobs
 
 
 @dataclass(frozen=True)

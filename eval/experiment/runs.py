@@ -56,7 +56,7 @@ def shared_runs(task: Task) -> tuple[dict[str, str], int]:
     stream_folder, grid, jobs = task
     failed: dict[str, str] = {}
     done = 0
-    for job, run, found in runs_of(outcomes.numbered(Stream.load(stream_folder), grid.most_probable), grid, jobs):
+    for job, run, found in runs_of(outcomes.numbered(Stream.load(stream_folder)), grid, jobs):
         if not isinstance(run, Run):
             failed.setdefault(job.name, str(run))
         done += not found
@@ -140,18 +140,15 @@ def _begin(stream: Stream, grid: Setup, job: Job) -> tuple[Path, dict[str, str]]
     if choice is not None:
         learner = job.learner(**choice.settings)
     start = started(protocol, stream, grid.name, learner, job.seed, grid.out and grid.out / "fits")
-    save = None if folder is None else Checkpoint(folder / f"state{grid.most_probable or ''}.pt")
+    save = None if folder is None else Checkpoint(folder / "state.pt")
     return _Begun(dataclasses.replace(start, save=save), identity, folder, choice, clock)
 
 
 def is_finished(folder: Path, grid: Setup) -> bool:
-    """Whether a run is stored that can be used again, with as many probabilities as are asked for: its code must be one
-    that can be told, unless any will do."""
+    """Whether a run is stored that can be used again: its code must be one that can be told, unless any will do."""
     if not (folder / "run.json").is_file():
         return False
-    record = row_files.record(folder)
-    readable = grid.any_code or "untold" not in record.get("code_of", {})
-    return readable and record.get("probabilities", 0) >= grid.most_probable
+    return grid.any_code or "untold" not in row_files.record(folder).get("code_of", {})
 
 
 def _finish(stream: Stream, grid: Setup, job: Job, run: _Begun, ran: Ran) -> Run:
@@ -176,7 +173,6 @@ def _finish(stream: Stream, grid: Setup, job: Job, run: _Begun, ran: Ran) -> Run
         "timeline": timeline.record(stream),
         "release": versions.record(stream),
         "label_time": label_time_note(grid.name, protocol.late_labels, stream),
-        "probabilities": grid.most_probable,
         "settings_from": job.origin,
         "rules": "own" if grid.rules and not learner.obeys else "",
     }
@@ -192,8 +188,7 @@ def _finish(stream: Stream, grid: Setup, job: Job, run: _Begun, ran: Ran) -> Run
         with locked(folder):  # several processes end the run that they shared
             if is_finished(folder, grid) and "edited_while_running" not in about:
                 return outcomes.load(folder)[0]
-            (folder / "run.json").unlink(missing_ok=True)  # the same run without probabilities
+            (folder / "run.json").unlink(missing_ok=True)  # of code that could not be told
             outcomes.write(folder / outcomes.FILE, records)
-            outcomes.write_probabilities(folder / outcomes.PROBABILITIES, rows)
             row_files.save(folder, about, rows)
     return Run(about, list(rows))

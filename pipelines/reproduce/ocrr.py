@@ -80,4 +80,4 @@ ITEMS = (
          because="The readme's row is partial. Ollama must run here with qwen2.5:14b."),
 )  # fmt: skip
 PAPER = Paper("OCRR: Online Correction Recovery Rate", NEEDS, ITEMS,
-              "A test after every 200 samples, one seed; 120 texts of a split; 10,000 entries of the index")  # fmt: skip
+              "A test after every 200 samples, one seed; 120 texts of a split; an index of 10,000")  # fmt: skip

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from driftline.curate.core.atomic_io import fingerprint, read_json, write_json
 from driftline.curate.core.errors import BadConfig, IncompatibleStream, MissingFile, available, did_you_mean
@@ -210,10 +210,10 @@ class Work:
 
     def _scale(self, item: Item, cell: Cell) -> list[Row]:
         """What each search of so many entries finds and costs; measured once."""
-        from driftline.eval.protocols.ocrr.scale_study import ASKED, scale_study
+        from driftline.eval.protocols.ocrr.scale_study import ASKED, Search, scale_study
 
-        rows, entries = [], cell.settings["entries"]
-        for search in cell.learners:
+        rows, entries, searches = [], cell.settings["entries"], cast(Sequence[Search], cell.learners)
+        for search in searches:
             place = self.out / "scale-study" / f"{entries}-{search}.json"
             if not place.is_file():
                 self.log.say(f"  {search} of {entries:,} entries")

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from scipy.special import softmax
 
-from driftline.eval.engine.scores import softmax
 from driftline.eval.learner import Array, Labels, Learner, Task
 from driftline.eval.learners import LEARNERS
 from driftline.eval.protocols.ocrr.protocol import Ocrr
@@ -229,9 +229,9 @@ def _gradient(weights: list[npt.NDArray[np.float64]]) -> list[npt.NDArray[np.flo
 @pytest.mark.parametrize("name", ["finetune", "ewc", "lwf", "agem", "der", "si"])
 def test_a_correction_raises_the_probability_of_its_class(name: str) -> None:
     learner = _head(name)
-    before = softmax(learner.scores(X))[0, Y]
+    before = softmax(learner.scores(X), 1)[0, Y]
     learner.correct(X, np.array([Y]))
-    assert softmax(learner.scores(X))[0, Y] > before
+    assert softmax(learner.scores(X), 1)[0, Y] > before
 
 
 def test_a_correction_is_one_step_of_sgd() -> None:

@@ -150,7 +150,7 @@ class TestPolicies:
         learner.begin(Task(8, (8,)), rng_for(0))
         train, test = STREAM.steps[0]["train"], STREAM.steps[0]["test"]
         learner.learn(train.x, train.y)
-        labels, sure, _ = sure_answers(learner, test.x, len(test))
+        labels, sure = sure_answers(learner, test.x, len(test))
         assert sure is not None
         assert sure.shape == (len(test),)
         assert 0 <= sure.min() <= sure.max() <= 1

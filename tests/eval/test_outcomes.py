@@ -10,11 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from scipy.special import softmax
 from support.helpers import drifting
 
 from driftline.curate.core.errors import BadInput, IntegrityError
 from driftline.eval import outcomes, rows
-from driftline.eval.engine.scores import softmax, sureness
+from driftline.eval.engine.scores import sureness
 from driftline.eval.leaderboard.repeating import rescored
 from driftline.eval.learner import Learner, Task
 from driftline.eval.learners.trained_heads import Nap
@@ -147,7 +148,7 @@ class TestConfidence:
         x = stream.steps[-1]["test"].x
         assert last.answers is not None
         assert np.array_equal(last.answers.predicted, learner.predict(x))
-        shares = softmax(learner.scores(x)).max(1)
+        shares = softmax(learner.scores(x), 1).max(1)
         assert np.abs(last.answers.confidence - shares).max() <= 0.5 / 255 + 1e-6
 
     @pytest.mark.parametrize("told", ["nan", "1.01", "-0.5", "inf"])
@@ -162,7 +163,7 @@ class TestConfidence:
 
         class Asked(Nap):
             def predict(self, x: Any) -> Any:
-                return super().predict(x), softmax(self.scores(x)).max(1)
+                return super().predict(x), softmax(self.scores(x), 1).max(1)
 
         def confidences(learner: Nap) -> list[npt.NDArray[Any]]:
             kept: list[Any] = []

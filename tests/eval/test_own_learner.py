@@ -48,7 +48,7 @@ class Decorated(Frozen):
 @pytest.mark.parametrize(
     ("protocol", "settings"),
     [
-        ("clear-iid", {"probabilities": 2}),
+        ("clear-iid", {}),
         ("clear-streaming", {}),
         ("near-future", {"batch": 20, "shift": 40}),
         ("ocrr", {"every": 20, "held_out": 1}),
@@ -76,11 +76,9 @@ class Again(Twice):
 
 def test_what_is_defined_last_answers() -> None:
     assert [answers_by_scores(kind) for kind in (Nap, Twice, Again)] == [True, False, True]
-    labels, sure, top = sure_answers(Again(), np.zeros((4, 2)), 4, most=1)
+    labels, sure = sure_answers(Again(), np.zeros((4, 2)), 4)
     assert labels.tolist() == [0] * 4
     assert sure == pytest.approx(1 / (1 + np.exp(-3.0)))
-    assert top is not None
-    assert top[1] == pytest.approx(sure[:, None], abs=1e-4)
 
 
 @pytest.mark.parametrize("shape", ["labels", "confidences", "probabilities"])
@@ -91,10 +89,9 @@ def test_predict_may_say_how_sure_it_is(shape: str) -> None:
             more = {"confidences": np.full(len(x), 0.7), "probabilities": np.tile([0.3, 0.7], (len(x), 1))}
             return labels if shape == "labels" else (labels, more[shape])
 
-    labels, sure, top = sure_answers(Says(), np.zeros((3, 2)), 3, most=2)
+    labels, sure = sure_answers(Says(), np.zeros((3, 2)), 3)
     assert labels.tolist() == [1, 1, 1]
     assert sure is None if shape == "labels" else sure.tolist() == [0.7] * 3
-    assert (top is not None) == (shape == "probabilities")
 
 
 @pytest.mark.parametrize("protocol", ["clear-iid", "near-future"])

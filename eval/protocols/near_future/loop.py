@@ -43,8 +43,6 @@ class Plan:
     """rows of each score"""
     prefix: int = 0
     """samples at the start that are never scored"""
-    most_probable: int = 0
-    """K: tests on the stream record the K most probable classes of each sample"""
 
     def span(self, t: int, shift: int, n: int, first: int) -> tuple[int, int] | None:
         """The samples of n that are predicted before batch t is learned and scored, [low, high); None: there are none,
@@ -155,7 +153,7 @@ def majority(labels: Labels, shown: Reveals, plan: Plan, shift: int) -> float | 
 def _batch(learner: Learner, feed: Feed, plan: Plan, t: int, spans: Spans, x: Any) -> Sure:
     """Predict x, the samples of all spans, then learn the batch whose labels come; returns the answers."""
     size = sum(high - low for low, high in spans.values())
-    asked: Sure = sure_answers(learner, x, size, plan.most_probable) if size else (np.zeros(0, np.int64), None, None)
+    asked: Sure = sure_answers(learner, x, size) if size else (np.zeros(0, np.int64), None)
     feed.learn(learner, t)
     return asked
 
@@ -170,12 +168,12 @@ def _samples(learner: Learner, feed: Feed, plan: Plan, t: int, spans: Spans, x: 
                 row = begin + position + shift - low
                 labels[row] = answers(learner, x[row : row + 1].copy(), 1, shift + feed.ahead)[0]
         feed.learn(learner, position)
-    return labels, None, None
+    return labels, None
 
 
 def _count(state: Progress, plan: Plan, spans: Spans, answers: Sure, labels: Labels, positions: Labels | None) -> None:
     """Count right answers by name."""
-    named, confidence, top = answers
+    named, confidence = answers
     begins = dict(zip(spans, np.cumsum([0, *(high - low for low, high in spans.values())]).tolist(), strict=False))
     for name, shift in plan.shifts.items():
         if shift in spans:
@@ -183,8 +181,7 @@ def _count(state: Progress, plan: Plan, spans: Spans, answers: Sure, labels: Lab
             part = slice(begins[shift], begins[shift] + high - low)
             tally = state.tallies.setdefault(name, Tally(name))
             sure = None if confidence is None else confidence[part]
-            few = None if top is None else (top[0][part], top[1][part])
-            tally.add(None if positions is None else positions[low:high], labels[low:high], named[part], sure, few)
+            tally.add(None if positions is None else positions[low:high], labels[low:high], named[part], sure)
 
 
 def _emit(state: Progress, plan: Plan, seen: int) -> None:

@@ -204,8 +204,8 @@ class NearFuture(Protocol):
     def _shown(self, trains: Sequence[Split]) -> Reveals:
         return reveals(trains, self.batch, self.delay)
 
-    def _plan(self, most_probable: int = 0) -> loop.Plan:
-        return loop.Plan(self.batch, self.shifts(), self.delay, self.points, int(self.prefix), most_probable)
+    def _plan(self) -> loop.Plan:
+        return loop.Plan(self.batch, self.shifts(), self.delay, self.points, int(self.prefix))
 
     @property
     def learners_per_pass(self) -> int:
@@ -215,7 +215,7 @@ class NearFuture(Protocol):
     def run_many(self, stream: Stream, starts: Sequence[Start]) -> Iterator[tuple[int, Ran | Exception]]:
         """One pass with all learners."""
         trains = self.trains(stream)
-        plan = self._plan(max(train.most_probable for train in trains))
+        plan = self._plan()
         learners, saves = [start.learner for start in starts], [start.save for start in starts]
         yield from loop.advance(stream, trains, plan, learners, saves)
 

@@ -102,7 +102,7 @@ def _answer(policy: Policy, learner: Learner, x: Array) -> tuple[int, Array | No
     """Of one sample, with its confidence (1,) if the policy asks for it."""
     if policy.confident is None:
         return int(answers(learner, x, 1)[0]), None
-    labels, sure, _ = sure_answers(learner, x, 1)
+    labels, sure = sure_answers(learner, x, 1)
     return int(labels[0]), sure
 
 
