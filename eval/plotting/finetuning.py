@@ -28,7 +28,7 @@ LINEAR = 0.001  # pulls below it are on a linear axis
 class DrawSettings:
     """Settings of a figure."""
 
-    norm: Literal["interpolate", "recalibrate", "initial"] = "interpolate"
+    norm: Literal["interpolate", "initial"] = "interpolate"
     """batch normalisation of interpolation (see `analysis.path`); initial: as in the paper's code"""
     count: Annotated[int, Field(ge=2)] = 1000
     """test images for accuracies and activations, at most"""

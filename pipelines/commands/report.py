@@ -53,8 +53,8 @@ def report(
     figures DIR: Write the charts for paper: SVG, PDF and PNG, column and text width.
     networks NAME: Plots for --figures of networks that an evaluation by seq-to-final stored: interpolation, projection,
         svcca, adjacent.
-    settings KEY=VALUE: Of networks: count=1000 (test images at most); norm=interpolate, recalibrate, or initial as in
-        the paper's code (batch normalisation of interpolation). Repeatable.
+    settings KEY=VALUE: Of networks: count=1000 (test images at most); norm=interpolate, or initial as in the
+        paper's code (batch normalisation of interpolation). Repeatable.
     format NAME: Scores beside the pages: csv, latex (default: both).
     """
     from driftline.eval.reporting.exports import checked_formats

@@ -114,22 +114,6 @@ def test_corrections_come_in_the_order_of_their_errors(delay: int, wrong: str) -
     assert not any(same) if wrong else all(same)
 
 
-@dataclass
-class Certain(Diary):
-    """The same, always sure."""
-
-    def predict(self, x: Array) -> Any:
-        return super().predict(x), np.ones(len(x))
-
-
-def test_an_error_with_exactly_the_confidence_that_is_asked_for_is_noticed() -> None:
-    rules = {"held_out": 2, "scenario": "categorical"}
-    learner = Certain()
-    evaluate(STREAM, "ocrr", [learner], settings={"policy": "confident:1", **rules})
-    errors = int((Ocrr(**rules).cut(STREAM, 0).stream.y != 0).sum())
-    assert [what for what, *_ in learner.log].count("corrected") == errors > 0
-
-
 # ---- seq-to-final
 
 

@@ -119,30 +119,11 @@ class TestPolicies:
 
     @pytest.mark.parametrize(
         "text",
-        ["", "sometimes", "bernoulli:1.5", "wrong:-1", "budget:x", "budget:-3", "oracle+random_50", "oracle:2",
-         "confident:2"],
-    )  # fmt: skip
+        ["", "sometimes", "bernoulli:1.5", "wrong:-1", "budget:x", "budget:-3", "oracle+random_50", "oracle:2"],
+    )
     def test_what_cannot_be_read_is_refused_before_any_work(self, text: str) -> None:
         with pytest.raises(BadConfig):
             evaluate(STREAM, "ocrr", ["substrate"], settings={"policy": text})
-
-    def test_confident_users_mind_sure_errors_alone(self) -> None:
-        """A system that is sure of every second answer: only those errors are corrected."""
-
-        @dataclass
-        class Waverer(Diary):
-            def predict(self, x: Array) -> Any:
-                return super().predict(x), np.where(x[:, 0] > 0, 0.9, 0.4)
-
-        learner = Waverer()
-        evaluate(STREAM, "ocrr", [learner], settings={**HOLD, "policy": "confident:0.5"})
-        scenario = Ocrr(**HOLD).cut(STREAM, 0)
-        minded = scenario.stream.y[(scenario.stream.y != 0) & (scenario.stream.x[:, 0] > 0)]
-        assert sorted(label for what, label in learner.log if what == "corrected") == sorted(minded.tolist())
-
-    def test_systems_that_cannot_say_how_sure_they_are_are_skipped(self) -> None:
-        found = evaluate(STREAM, "ocrr", [Diary(), "nearest-mean"], settings={**HOLD, "policy": "confident:0.5"})
-        assert ["has no confidence" in one["because"] for one in found["skipped"]] == [True, True]
 
     @pytest.mark.parametrize("name", [*SYSTEMS, "river-logreg"])
     def test_sureness_is_a_share(self, name: str) -> None:

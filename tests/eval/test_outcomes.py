@@ -33,7 +33,7 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("near-future", "blind", {"batch": 20, "shift": 40, "delay": 1}),
     ("seq-to-final", "ft", {"val_share": 0.2, "epochs": 2, "lrs": 0.001, "per_step": True}),
     ("ocrr", "substrate", {"every": 20}),
-    ("ocrr", "online-linear", {"every": 20, "policy": "confident:0.5"}),
+    ("ocrr", "online-linear", {"every": 20, "policy": "random_50"}),
     ("ocrr", "substrate", {"every": 20, "policy": "random_50+delayed:5", "mix": 0.5}),
     ("ocrr", "substrate", {"every": 20, "scenario": "within-class"}),
 ]

@@ -218,7 +218,7 @@ def test_what_is_honest_holds(made: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("protocol", "learner", "settings"),
     [
-        ("ocrr", "substrate", {"every": 20, "held_out": 1, "policy": "confident:0.6+delayed:3"}),
+        ("ocrr", "substrate", {"every": 20, "held_out": 1, "policy": "random_50+delayed:3"}),
         ("ocrr", "nearest-mean", {"every": 20, "held_out": 1, "policy": "random_50+wrong:0.2", "mix": 0.5}),
         ("near-future", "blind", {"shift": 30, "batch": 20, "prefix": 20, "delay": 1, "also": 60}),
         ("clear-streaming", "nearest-mean", {}),

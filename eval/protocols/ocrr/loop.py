@@ -7,11 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from driftline.curate.core.errors import IncompatibleStream
-from driftline.eval.answers import answers, evaluate_split, sure_answers
-from driftline.eval.learner import Array, Learner
+from driftline.eval.answers import answers, evaluate_split
+from driftline.eval.learner import Learner
 from driftline.eval.memory.correction_ledger import Ledger
-from driftline.eval.outcomes import Tally, recorded
+from driftline.eval.outcomes import Tally
 from driftline.eval.protocols.ocrr.policies import Policy
 from driftline.eval.protocols.ocrr.scenarios import Scenario
 from driftline.eval.reveals import reveals
@@ -73,14 +72,11 @@ def _recover(
             if which in waiting:
                 correct(which, waiting.pop(which))
         truth = int(scenario.stream.y[i])
-        answer, sure = _answer(policy, learner, scenario.stream.x[i : i + 1])
-        wrong = answer != truth
-        confidence = _confidence(policy, learner, sure) if wrong else None
+        answer = int(answers(learner, scenario.stream.x[i : i + 1], 1)[0])
         here = None if scenario.stream.position is None else scenario.stream.position[i : i + 1]
-        tally.add(here, scenario.stream.y[i : i + 1], np.array([answer]), confidence)
-        noticed = policy.confident is None or (confidence is not None and confidence >= policy.confident)
+        tally.add(here, scenario.stream.y[i : i + 1], np.array([answer]))
         comes = late is None or late[i] != NEVER
-        if wrong and noticed and comes and policy.corrects(made, rng):
+        if answer != truth and comes and policy.corrects(made, rng):
             made += 1
             waiting[i] = policy.label(truth, len(classes), rng)
             if i in shown:
@@ -96,22 +92,3 @@ def _recover(
         learner.predict(x)
     asking = time.process_time() - clock
     yield Row("cost", len(some), 0, seen=total, corrections=given, asking=asking, correcting=correcting)
-
-
-def _answer(policy: Policy, learner: Learner, x: Array) -> tuple[int, Array | None]:
-    """Of one sample, with its confidence (1,) if the policy asks for it."""
-    if policy.confident is None:
-        return int(answers(learner, x, 1)[0]), None
-    labels, sure = sure_answers(learner, x, 1)
-    return int(labels[0]), sure
-
-
-def _confidence(policy: Policy, learner: Learner, sure: Array | None) -> float | None:
-    """Of an answer, if the policy asks for it. Raises IncompatibleStream for a learner without confidence."""
-    if policy.confident is None:
-        return None
-    if sure is None:
-        raise IncompatibleStream(
-            f"{type(learner).__name__} has no confidence.", "The policy confident:P needs it.", "Leave confident:P out."
-        )
-    return float(recorded(sure)[0])

@@ -6,7 +6,6 @@ bernoulli:P          each with probability P
 budget:N             no more than N in all
 delayed:N            a correction comes N samples after its error
 wrong:P              with probability P it names another class, each equally likely
-confident:P          only errors with at least this confidence (see `Learner.confidence`)
 """
 
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import numpy as np
 from driftline.curate.core.errors import BadConfig
 
 RATES = {"oracle": 1.0, "random_50": 0.5, "random_10": 0.1}
-HINT = "Expected oracle, random_50, random_10, bernoulli:P, budget:N, delayed:N, wrong:P, confident:P, joined by +."
+HINT = "Expected oracle, random_50, random_10, bernoulli:P, budget:N, delayed:N, wrong:P, joined by +."
 
 
 @dataclass(frozen=True)
@@ -31,8 +30,6 @@ class Policy:
     """samples between an error and its correction"""
     wrong: float = 0.0
     """share of corrections that name another class"""
-    confident: float | None = None
-    """least confidence of an error that is corrected; None: any"""
 
     def corrects(self, made: int, rng: np.random.Generator) -> bool:
         """Whether an error is corrected, after `made` corrections; draws only if the rate is below 1."""
@@ -54,13 +51,13 @@ def parse(text: str) -> Policy:
         kind, _, number = word.strip().partition(":")
         if kind in RATES and not number:
             key, value = "rate", str(RATES[kind])
-        elif kind in ("bernoulli", "budget", "delayed", "wrong", "confident"):
+        elif kind in ("bernoulli", "budget", "delayed", "wrong"):
             key, value = {"bernoulli": "rate", "delayed": "delay"}.get(kind, kind), number
         else:
             raise BadConfig(f"The policy {text!r} holds {word.strip()!r}.", HINT)
         if key in parts:
             raise BadConfig(f"The policy {text!r} says {key} twice.", HINT)
-        share = key in ("rate", "wrong", "confident")
+        share = key in ("rate", "wrong")
         try:
             amount = float(value) if share else int(value)
         except ValueError:

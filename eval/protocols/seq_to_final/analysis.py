@@ -21,33 +21,9 @@ Matrix = npt.NDArray[np.float64]
 def path(
     trained: Trained, test: Samples, points: int = 21, norm: str = "interpolate"
 ) -> tuple[list[float], list[float]]:
-    """Shares of the path and accuracies on the last step's test [paper, figure 1]. norm: as in `between`, or
-    "recalibrate": interpolated, then the statistics are estimated from the test images, without labels."""
+    """Shares of the path and accuracies on the last step's test [paper, figure 1]. norm: as in `between`."""
     shares = np.linspace(0, 1, points).tolist()
-    accuracies = []
-    for share in shares:
-        net = between(trained, share, "interpolate" if norm == "recalibrate" else norm)
-        if norm == "recalibrate":
-            recalibrate(net, test, trained.rule)
-        accuracies.append(accuracy_of(net, test, trained.rule))
-    return shares, accuracies
-
-
-def recalibrate(net: Net, data: Samples, rule: Rule, batch: int = 500) -> None:
-    """Set the statistics of batch normalisation from these images: the mean over batches."""
-    norms = [m for m in net.modules() if isinstance(m, torch.nn.BatchNorm2d)]
-    usual = [m.momentum for m in norms]
-    for module in norms:
-        module.reset_running_stats()
-    net.still, net.dropout = False, 0.0
-    with torch.no_grad():
-        for k, low in enumerate(range(0, len(data), batch)):
-            for module in norms:
-                module.momentum = 1 / (k + 1)
-            net.train()
-            net(shown(data.x[low : low + batch], rule.normalise, False))
-    for module, before in zip(norms, usual, strict=True):
-        module.momentum = before
+    return shares, [accuracy_of(between(trained, share, norm), test, trained.rule) for share in shares]
 
 
 WHOLE = "all"  # the whole network, beside its blocks
