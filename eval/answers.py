@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.errors import BadArray
-from driftline.eval.engine.scores import sureness
+from driftline.eval.engine.scores import NO_ANSWER, best, sureness
 from driftline.eval.learner import Labels, Learner
-from driftline.eval.outcomes import NO_ANSWER, ROUNDING, Tally
+from driftline.eval.outcomes import ROUNDING, Tally
 from driftline.eval.rows import Row
 from driftline.stream_builder.step import Split
 
@@ -39,7 +39,7 @@ def sure_answers(learner: Learner, x: Any, n: int) -> Sure:
         scores = np.asarray(learner.scores(x))
         if scores.ndim != 2 or len(scores) != n:
             raise BadArray(f"{kind.__name__}.scores gave shape {scores.shape} for {n} samples.", "Expected (N, C).")
-        labels = scores.argmax(1)
+        labels = best(scores)
         return labels, sureness(scores, labels)
     predicted = learner.predict(x)
     labels, sure = predicted if isinstance(predicted, tuple) else (predicted, None)

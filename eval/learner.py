@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.errors import BadPlugin
+from driftline.eval.engine.scores import best
 from driftline.eval.history import Past
 from driftline.stream_builder.class_texts import ClassTexts
 from driftline.stream_builder.step import Step
@@ -164,8 +165,9 @@ class Learner(ABC):
 
     def predict(self, x: Array) -> Labels | tuple[Labels, Array]:
         """x (N, ...) → labels (N,) int64, -1 for no answer; or labels, and beside them how probable the learner thinks
-        that each is right (N,), 0 … 1, or the probability of every class (N, C). Default: the labels of `scores`."""
-        return np.asarray(self.scores(x).argmax(1), np.int64)
+        that each is right (N,), 0 … 1, or the probability of every class (N, C). Default: the labels of `scores`, none
+        where one is NaN."""
+        return best(self.scores(x))
 
     def predict_ahead(self, x: Array, shift: int) -> Labels | tuple[Labels, Array]:
         """As `predict`, for samples that come `shift` samples after the next one."""

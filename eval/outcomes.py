@@ -19,7 +19,7 @@ import numpy.typing as npt
 from driftline.curate.core.atomic_io import sha256_bytes, writing
 from driftline.curate.core.errors import BadArray, BadInput, IncompatibleStream, IntegrityError, reason
 from driftline.eval import rows as row_files
-from driftline.eval.engine.scores import small
+from driftline.eval.engine.scores import NO_ANSWER, small
 from driftline.eval.rows import Answers, Row, Run
 from driftline.stream_builder.stream import SPLITS, Stream
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:  # as in `driftline.eval.rows`
 FILE = row_files.OUTCOMES
 MOST = 2**26  # records of one run
 COLUMNS = ("row", "sample", "label", "predicted", "group", "confidence")  # the last two may be missing
-NO_ANSWER = -1  # in place of a class: wrong for each label
 ROUNDING = 1e-6  # of a confidence or probability
 Labels = npt.NDArray[Any]
 Test = tuple[slice, Labels, Labels, Labels | None]  # place among the records, samples, labels, groups

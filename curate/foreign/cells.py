@@ -20,6 +20,7 @@ from driftline.curate.foreign.names import one_form
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int8]
 NOTHING = ("", "nan", "null", "none", "na", "n/a", "#n/a", "\\n", "nil", "<na>", "nat", "-")  # in lower case
+TRUE, FALSE = ("true", "yes", "1", "1.0", "t", "y", "on"), ("false", "no", "0", "0.0", "f", "n", "off")
 NUMBER = r"^[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?$"
 STAMP = r"^[+-]?(\d{1,18}|[1-8]\d{18})(\.\d+)?$"
 ISO = r"^\d{4}-\d\d(-\d\d([T ]\d\d(:?\d\d(:?\d\d)?)?(Z|[+-]\d\d(:?\d\d)?)?)?)?$"
@@ -102,6 +103,14 @@ def numbers(column: pa.ChunkedArray, name: str, row: int = 1) -> tuple[pa.Chunke
         column, bad = pa.chunked_array([pa.nulls(len(column))]), np.flatnonzero(np.asarray(column.is_valid()))
     column = column.cast(pa.float64(), safe=False)
     return pc.if_else(pc.is_nan(column), None, column), bad
+
+
+def truth(text: str) -> bool:
+    """Of one cell; nothing is false. Raises ValueError for another word."""
+    word = text.strip().casefold()
+    if word not in (*TRUE, *FALSE, *NOTHING):
+        raise ValueError(f"{text!r} is neither yes nor no")
+    return word in TRUE
 
 
 class Times(NamedTuple):

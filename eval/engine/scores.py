@@ -8,10 +8,18 @@ import numpy.typing as npt
 
 Labels = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float32]
+NO_ANSWER = -1  # in place of a class: wrong for each label
+
+
+def best(scores: npt.NDArray[Any]) -> Labels:
+    """Scores (N, C) → the best class (N,) of each row; `NO_ANSWER` where a score is NaN."""
+    labels = scores.argmax(1)  # of a row with NaN, its place
+    labels[np.isnan(scores[np.arange(len(scores)), labels])] = NO_ANSWER
+    return np.asarray(labels, np.int64)
 
 
 def sureness(scores: Scores, labels: Labels) -> npt.NDArray[np.float64]:
-    """Scores (N, C) and their best classes (N,) → softmax probability (N,) of these; 0: no finite scores."""
+    """Scores (N, C) and their best classes (N,) → softmax probability (N,) of these; 0: none, or no finite scores."""
     with np.errstate(invalid="ignore"):  # class after class: rows are too short to be added quickly
         apart = np.subtract(scores, scores[np.arange(len(scores)), labels, None], order="F")
         total = np.add.reduce(np.exp(apart, apart), 1)

@@ -275,6 +275,21 @@ class TestAnswers:
         table = read([results(tmp_path / "r.csv", [line(**{"Answer.labels": text})])], BATCH, "k")
         assert (table["labels"].to_pylist(), table["fault"].to_pylist()) == ([labels], [fault])
 
+    @pytest.mark.parametrize("worker", ["", " ", "nan", "None"])
+    def test_answers_without_a_worker_stand_alone(self, worker: str, tmp_path: Path) -> None:
+        lines = [line(worker=w, **{"Answer.labels": "bus", "AssignmentId": str(n)}) for n, w in enumerate([worker] * 2)]
+        table = read([results(tmp_path / "r.csv", lines), results(tmp_path / "again.csv", lines)], BATCH)
+        assert sorted(map(str, table["fault"].to_pylist())) == ["None", "None", "duplicate", "duplicate"]
+
+    @pytest.mark.parametrize(
+        ("text", "said"), [("1.0", True), ("T", True), ("No", False), ("", False), ("nan", False), ("maybe", None)]
+    )
+    def test_a_truth_is_no_other_word(self, text: str, said: bool | None, tmp_path: Path) -> None:
+        answers = {"Answer.labels": "bus", "Answer.sensitive": text}
+        table = read([results(tmp_path / "r.csv", [line(**answers)])], BATCH)
+        fault = "unreadable" if said is None else None
+        assert (table["sensitive"].to_pylist(), table["fault"].to_pylist()) == ([bool(said)], [fault])
+
     def test_worker_ids_are_stored_only_as_keyed_hashes(self, tmp_path: Path) -> None:
         path = results(tmp_path / "r.csv", [line(worker="A1B2C3", **{"Answer.labels": "bus"})])
         one, two = (read([path], BATCH, key)["worker"][0].as_py() for key in ("k1", "k2"))

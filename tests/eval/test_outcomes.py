@@ -15,7 +15,7 @@ from support.helpers import drifting
 
 from driftline.curate.core.errors import BadInput, IntegrityError
 from driftline.eval import outcomes, rows
-from driftline.eval.engine.scores import sureness
+from driftline.eval.engine.scores import best, sureness
 from driftline.eval.leaderboard.repeating import rescored
 from driftline.eval.learner import Learner, Task
 from driftline.eval.learners.trained_heads import Nap
@@ -192,7 +192,16 @@ class TestConfidence:
 
     def test_a_network_that_diverged_is_sure_of_nothing(self) -> None:
         scores = np.array([[np.nan, 1.0], [np.inf, 1.0], [0.0, 0.0]], np.float32)
-        assert sureness(scores, scores.argmax(1)).tolist() == [0, 0, 0.5]
+        assert best(scores).tolist() == [-1, 0, 0]
+        assert sureness(scores, best(scores)).tolist() == [0, 0, 0.5]
+
+    def test_a_score_that_is_nan_is_no_answer_and_is_counted(self) -> None:
+        class Lost(Nap):
+            def scores(self, x: Any) -> Any:
+                return np.where(np.arange(len(x))[:, None] % 4 == 0, np.nan, super().scores(x))
+
+        (result,) = evaluate(drifting(), "clear-iid", [Lost(epochs=1)])["results"]
+        assert result["no_answer"] == pytest.approx(0.25, abs=0.05)
 
     @pytest.mark.parametrize("values", [[0.5, 2.0, 0.0, 0.0], ["a", "b", "c", "d"]])
     def test_others_are_refused(self, values: list[Any], tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 from driftline.curate.core.atomic_io import TEMPORARY
 from driftline.curate.core.errors import BadInput, DriftlineError
 from driftline.curate.core.parsing import rows_of
-from driftline.curate.foreign.cells import NOTHING
+from driftline.curate.foreign.cells import NOTHING, truth
 from driftline.curate.foreign.delimited import csv_rows
 from driftline.curate.foreign.names import is_count
 from driftline.curate.validation.asking.batches import CREATED, NONE
@@ -47,7 +47,6 @@ ANSWERS = pa.schema(
     ]
 )
 LONGEST = 10_000  # characters of a Python list of labels
-TRUE = {"true", "on", "1", "yes"}
 KEY = "workers.key"
 LABEL_STUDIO = "label-studio "  # begins the names of its people
 JUDGE = "judge:"  # begins the names of models, which are not hashed
@@ -232,7 +231,9 @@ def _annotations(lines: Sequence[Line]) -> Iterator[Version]:
     exported: dict[tuple[str, ...], list[Version]] = {}
     of_number: dict[tuple[str, str], list[Version]] = {}
     for number, (place, line) in enumerate(lines):
-        worker = line.get("WorkerId") or line.get("Turkle.Username") or ""
+        worker = re.sub(r"^(\d+)\.0$", r"\1", (line.get("WorkerId") or line.get("Turkle.Username") or "").strip())
+        if worker.casefold() in NOTHING:  # of no known person: each answer stands alone
+            worker = f"nobody {line.get('AssignmentId') or place}"
         annotation = line["Input.item"], line.get("AssignmentId") or "", line.get(CREATED, "")
         version = Version(number, worker, place, line, annotation)
         if not (worker.startswith(LABEL_STUDIO) and annotation[1]):
@@ -324,10 +325,10 @@ def _answer(line: Mapping[str, str]) -> tuple[set[str], bool]:
         else:
             labels |= {v for v in text.split("|") if v}
     for column, value in line.items():
-        if column.startswith("Answer.labels.") and value.strip().lower() in TRUE:
+        if column.startswith("Answer.labels.") and truth(value):
             labels.add(column.removeprefix("Answer.labels."))
     sensitive = line.get("Answer.sensitive", line.get("Answer.sensitive.yes", ""))
-    return labels, sensitive.strip().lower() in TRUE
+    return labels, truth(sensitive)
 
 
 def _text(label: str) -> str:
@@ -353,7 +354,7 @@ def _sensitive_in(document: Any) -> bool:
     """A radio button of crowd elements: `{"sensitive": {"yes": true, "no": false}}`, or its value."""
     for answer in document if isinstance(document, list) else [document]:
         value = answer.get("sensitive")
-        if (value.get("yes") is True) if isinstance(value, dict) else (str(value).strip().lower() in TRUE):
+        if (value.get("yes") is True) if isinstance(value, dict) else truth(str(value)):
             return True
     return False
 
