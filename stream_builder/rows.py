@@ -1,5 +1,6 @@
 """Labelled samples with dates → a stream: every source fills `Rows`, and `cut` makes steps and splits of them."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -38,6 +39,15 @@ def labelled(labels: Sequence[str], classes: Sequence[str] | None = None) -> tup
     return np.array([number[name] for name in labels], np.int64), names
 
 
+def check_ids(ids: Array, name: str, what: Callable[[int], str]) -> None:
+    """Raise BadInput naming the first id (N,) that is there twice. what: number of a sample → its place."""
+    if len(seen := Counter(ids.tolist())) < len(ids):
+        twice, times = next(pair for pair in seen.items() if pair[1] > 1)
+        places = "; ".join(what(int(place)) for place in np.flatnonzero(ids == twice)[:2])
+        problem = f"{name}: the id {twice!r} is there {times} times ({places})."
+        raise BadInput(problem, "Expected one row a sample.", "Leave one of them, or correct the ids.")
+
+
 def cut(
     rows: Rows, period: str, test_share: float, seed: int, facts: Mapping[str, Any],
     what: Callable[[int], str] = "sample {}".format,
@@ -50,12 +60,7 @@ def cut(
     """
     samples = rows.samples
     assert samples.time is not None
-    unique, times = np.unique(samples.ids, return_counts=True)
-    if (times > 1).any():
-        same = np.flatnonzero(samples.ids == unique[times.argmax()])
-        problem = f"{rows.name}: the id {str(samples.ids[same[0]])!r} is there {len(same)} times"
-        where = f"{what(int(same[0]))}; {what(int(same[1]))}"
-        raise BadInput(f"{problem} ({where}).", "Expected one row a sample.", "Leave one of them, or correct the ids.")
+    check_ids(samples.ids, rows.name, what)
     order = time_order(samples.time, samples.ids, seed)
     step, names = periods_of(samples.time[order], period)
     facts = {**facts, "period": period, **drawn(seed)}

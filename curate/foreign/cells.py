@@ -20,6 +20,7 @@ from driftline.curate.foreign.names import one_form
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int8]
 NOTHING = ("", "nan", "null", "none", "na", "n/a", "#n/a", "\\n", "nil", "<na>", "nat", "-")  # in lower case
+NO_LABEL = ("-1", "-100")  # numbers of classes that are no label [WILDS; ignore_index of torch]
 TRUE, FALSE = ("true", "yes", "1", "1.0", "t", "y", "on"), ("false", "no", "0", "0.0", "f", "n", "off")
 NUMBER = r"^[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?$"
 STAMP = r"^[+-]?(\d{1,18}|[1-8]\d{18})(\.\d+)?$"
@@ -28,6 +29,7 @@ ZONED = r"[T ]\d.*(Z|[+-]\d\d(:?\d\d)?)$"
 WHOLE_DAY = r"^(\d{4}-\d\d-\d\d|\d\d?\.\d\d?\.\d{4})$"
 PLAIN, WITH_ZONE, AS_NUMBER, NO_TIME, UNREADABLE = range(5)  # how a time is written
 SECOND, DAY, MONTH, YEAR = range(4)  # how precise it is
+WRITTEN = {"HIcXs": SECOND, "djx": DAY, "mbB": MONTH}  # letters of a format
 CALENDARS = {"year": YEAR, "month": MONTH, "day": DAY}
 UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 LATEST, EARLY = 10**11, 10**7  # seconds: larger numbers are of a smaller unit; of that, none lies so near to 1970
@@ -177,17 +179,18 @@ class TimeColumn:
     """A column of times that comes in parts: one unit holds for the numbers of all.
 
     name: in messages. unit: of numbers, of `UNITS` or `CALENDARS`; auto: as `Times.unit` finds. way_out: for messages.
+    written: the format of texts, as of `parsed`.
     """
 
-    def __init__(self, name: str, unit: str = "auto", way_out: str = "") -> None:
-        self.name, self.unit, self.way_out = name, unit, way_out
+    def __init__(self, name: str, unit: str = "auto", way_out: str = "", written: str | None = None) -> None:
+        self.name, self.unit, self.way_out, self.written = name, unit, way_out, written
         self._parts: list[Times] = []
         self._rows = 0
         self._first = ("", 0)
 
     def add(self, column: pa.ChunkedArray) -> None:
         """The next rows."""
-        times = parsed(column, self.name, self.unit)
+        times = parsed(column, self.name, self.unit, self.written)
         if not self._first[1] and (bad := times.form == UNREADABLE).any():
             place = int(bad.argmax())
             self._first = (str(shown(column[place]))[:60], self._rows + place + 1)
@@ -195,8 +198,8 @@ class TimeColumn:
         self._rows += len(column)
 
     def whole(self, most: float = MOST) -> tuple[Times, Unreadable]:
-        """All rows in seconds, and what is stated but unreadable. Raises BadInput as `Times.unit`, and if more than the
-        share `most` of what is stated is unreadable."""
+        """All rows in seconds, and what is stated but unreadable. Raises BadInput as `Times.unit`, and if more than one
+        cell, and more than the share `most` of what is stated, is unreadable, or all of it."""
         parts = self._parts or [Times(np.zeros(0, np.int64), *[np.zeros(0, np.int8)] * 2)]
         numbers = Times(*(np.concatenate(of) for of in zip(*parts, strict=True)))
         self._parts.clear()
@@ -206,20 +209,21 @@ class TimeColumn:
         bad = times.form == UNREADABLE
         count, stated = int(bad.sum()), int((times.form != NO_TIME).sum())
         text, row = self._first if self._first[1] or not count else (str(numbers.value[bad][0]), int(bad.argmax()) + 1)
-        if count > most * stated:
+        if count > max(min(1, stated - 1), most * stated):
             problem = f"{self.name} is {text!r} in row {row:,}, and {count:,} of {stated:,} cannot be read."
             expected = "Expected dates such as 2026-07-31, or seconds since 1970."
             raise BadInput(problem, expected, self.way_out or "Rewrite the column.")
         return times, Unreadable(count, text, row) if count else Unreadable()
 
 
-def parsed(column: pa.ChunkedArray, name: str, unit: str = "auto") -> Times:
-    """The times of a column, or of a part of it: numbers wait for `Times.dated`."""
+def parsed(column: pa.ChunkedArray, name: str, unit: str = "auto", written: str | None = None) -> Times:
+    """The times of a column, or of a part of it: numbers wait for `Times.dated`. written: the format of all texts, such
+    as %d/%m/%Y; None: the forms that have one meaning."""
     column = _flat(column, name)
     kind, second = column.type, np.zeros(len(column), np.int8)
     scale = 86_400 if unit == "excel" else 1
     if kind == pa.string():
-        return _of_texts(text(column, name), scale)
+        return _of_texts(text(column, name), scale) if written is None else _of_format(text(column, name), written)
     if _is_number(kind):
         return Times(*_of_numbers(column, scale), second)
     value, form = np.zeros(len(column), np.int64), UNREADABLE
@@ -378,6 +382,13 @@ def _of_texts(cells: pa.ChunkedArray, scale: int) -> Times:
     precision[np.asarray(pc.fill_null(pc.match_substring_regex(cells, WHOLE_DAY), False))] = DAY
     precision[np.asarray(pc.fill_null(pc.equal(pc.utf8_length(cells), 7), False)) & (form == PLAIN)] = MONTH
     return Times(value, form, precision)
+
+
+def _of_format(cells: pa.ChunkedArray, written: str) -> Times:
+    seconds = _each(cells, lambda cell: datetime.strptime(cell, written))
+    form = np.where(cells.is_null(), NO_TIME, np.where(seconds.is_null(), UNREADABLE, PLAIN)).astype(np.int8)
+    precision = next((how for letters, how in WRITTEN.items() if re.search(f"%[{letters}]", written)), YEAR)
+    return Times(_filled(seconds), form, np.full(len(cells), precision, np.int8))
 
 
 def _iso(cells: pa.ChunkedArray, zone: str | None) -> pa.ChunkedArray:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from driftline.curate.core.errors import BadInput
 from driftline.curate.foreign import cells
-from driftline.curate.foreign.cells import NO_TIME, UNREADABLE, TimeColumn
+from driftline.curate.foreign.cells import NO_LABEL, NO_TIME, NOTHING, UNREADABLE, TimeColumn
 from driftline.curate.foreign.names import in_either_form
 from driftline.curate.metadata.columns import FLICKR_LICENCES, TimeUnit, id_of_address, printable, safe_id
 from driftline.curate.metadata.schema import records_with
@@ -33,6 +33,8 @@ class Reading:
 
     units: Mapping[str, str] = field(default_factory=dict)
     """uploaded, until, taken → unit of their numbers"""
+    time_format: str | None = None
+    """of texts of times"""
     notes: tuple[str, ...] = ()
     """sentences for people"""
     licence_names: str | None = None
@@ -40,14 +42,16 @@ class Reading:
 
 
 def survey(
-    tables: Iterable[pa.Table], columns: Mapping[str, str], unit: str, name: str, licence_names: str | None = None
-) -> Reading:
+    tables: Iterable[pa.Table], columns: Mapping[str, str], unit: str, name: str, licence_names: str | None = None,
+    time_format: str | None = None,
+) -> Reading:  # fmt: skip
     """Look at times, labels and ids over all parts of a table. columns: column of the collection → of the table.
-    unit: of numbers of times, of TimeUnit. name: of the table, in messages. Raises BadInput for numbers that are no
-    plausible times, and for ids that a spreadsheet rounded."""
+    unit, time_format: of times, as `TableSource` has them. name: of the table, in messages. Raises BadInput for numbers
+    that are no plausible times, as `TimeColumn.whole` for times that cannot be read, and for ids that a spreadsheet
+    rounded."""
     labels, licences = Counter[str](), Counter[str]()
-    way_out = f"Set collection.time_unit to one of {', '.join(get_args(TimeUnit)[1:])}."
-    times = {role: TimeColumn(f"{name}: {role}", unit, way_out) for role in TIME_FAULTS if role in columns}
+    way_out = f"Set collection.time_format, or time_unit to one of {', '.join(get_args(TimeUnit)[1:])}."
+    times = {role: TimeColumn(f"{name}: {role}", unit, way_out, time_format) for role in TIME_FAULTS if role in columns}
     row = 1
     for table in tables:
         for role, column in times.items():
@@ -61,7 +65,7 @@ def survey(
         if "id" in columns:
             _refuse_rounded(_readable(table[columns["id"]]), name, row)
         row += len(table)
-    unreadable = {role: column.whole(most=1)[1] for role, column in times.items()}
+    unreadable = {role: column.whole()[1] for role, column in times.items()}
     notes = [
         f"{role} is stated and cannot be read in {bad.count:,} rows, the first is {bad.first_text!r} in row "
         f"{bad.first_row:,}."
@@ -72,7 +76,8 @@ def survey(
         way_out = "if they are Flickr's, set collection.licence_names: flickr; else write names"
         notes.append(f"licence is a number in {licences.total():,} rows, such as {min(licences)}: {way_out}.")
     notes += cells.alike({label: f"{photos:,} photos" for label, photos in labels.items()})
-    return Reading({role: column.unit for role, column in times.items()}, tuple(notes[:SHOWN]), licence_names)
+    units = {role: column.unit for role, column in times.items()}
+    return Reading(units, time_format, tuple(notes[:SHOWN]), licence_names)
 
 
 def records_of(
@@ -99,8 +104,8 @@ def records_of(
         fault(cells.not_utf8(table[column]), "not_utf8")
         values = _readable(table[column])
         if name in TIME_FAULTS:
-            unit = reading.units.get(name, "s") if reading else "s"
-            out[name] = cells.parsed(values, name, unit).dated(unit)
+            unit, written = (reading.units.get(name, "s"), reading.time_format) if reading else ("s", None)
+            out[name] = cells.parsed(values, name, unit, written).dated(unit)
         elif name in DEGREES:
             out[name], wrong = cells.numbers(values, name)
             beyond = pc.fill_null(pc.greater(pc.abs(out[name]), DEGREES[name]), False)
@@ -169,7 +174,8 @@ def _readable(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def _text(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     if name in ("title", "caption") and pa.types.is_list(column.type):  # of several, the first
         column = pc.list_element(pc.if_else(pc.greater(pc.list_value_length(column), 0), column, None), 0)
-    column = pc.replace_substring(cells.text(_readable(column), name), "\x00", "\ufffd")
+    words = (*NOTHING, *NO_LABEL) if name == "label" else NOTHING
+    column = pc.replace_substring(cells.text(_readable(column), name, words), "\x00", "\ufffd")
     if name in ("title", "caption"):
         return pc.utf8_slice_codeunits(column, 0, LONGEST_TITLE)
     return cells.whole_numbers(column) if name in WHOLE else column

@@ -57,6 +57,8 @@ class TableSource(FileSource):
     time_unit: TimeUnit = "auto"
     """what numbers in columns of times are: year, month (201903), day (20190304), excel (days since 1899-12-30), s, ms,
     us or ns since 1970; auto: years of four digits, else the unit by which the largest one is a date"""
+    time_format: str | None = None
+    """how dates are written that are texts, such as %d/%m/%Y (null: forms with one meaning, such as 2026-07-31)"""
     licence_names: Literal["flickr"] | None = None
     """flickr: the column of licences has Flickr's numbers, 0 to 10, and photos get their names and addresses"""
     records_version: ClassVar[int] = 3
@@ -96,7 +98,7 @@ class TableSource(FileSource):
             with suppress(BadInput):  # which `batches` raises in its place, after the rows before
                 yield from (piece.table for piece in self.pieces(at))
 
-        return survey(tables(), self.columns, self.time_unit, self.path, self.licence_names)
+        return survey(tables(), self.columns, self.time_unit, self.path, self.licence_names, self.time_format)
 
 
 class Delimited(TableSource):

@@ -15,12 +15,11 @@ import pyarrow.compute as pc
 from driftline.curate.core.errors import BadInput
 from driftline.curate.core.times.dates import iso
 from driftline.curate.foreign import cells
-from driftline.curate.foreign.cells import NOTHING, UNREADABLE, TimeColumn
+from driftline.curate.foreign.cells import NO_LABEL, NOTHING, UNREADABLE, TimeColumn
 from driftline.eval.logs.columns import BATCH, NEEDED, ROLES, named, opened, quoted
 
 Array = npt.NDArray[Any]
 LATER = np.iinfo(np.int64).max  # a time that has not come
-NO_LABEL = ("-1", "-100")  # numbers of classes that are no label [WILDS; ignore_index of torch]
 UNREAD = LATER - 1  # a time that is stated and cannot be read
 UNTIMED = np.iinfo(np.int64).min  # a label that is there, without a time
 NONE = -1  # a text that is not there

@@ -75,7 +75,7 @@ def _check_rows(table: pa.Table, source: Any, root: str, folder: Path) -> None:
     plain = {name: column for name, column in source.columns.items() if name != "image"}
     below = (folder / os.path.expanduser(root)).resolve()  # the folder of the run need not exist yet
     below = below if below.is_dir() else resolve_path(root, folder).resolve()
-    reading = survey([table], plain, source.time_unit, WHAT, source.licence_names)
+    reading = survey([table], plain, source.time_unit, WHAT, source.licence_names, source.time_format)
     image = (lambda row: (str(row), "")) if "image" in source.columns else None  # their ids are numbers of rows
     for record in records_of(table, plain, 0, below, reading, image=image).to_pylist():
         where = f"{WHAT}, row {record['row']}"

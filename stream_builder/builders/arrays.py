@@ -12,7 +12,7 @@ from driftline.curate.core.times.calendar_periods import count_of
 from driftline.curate.foreign.arrays import read_arrays
 from driftline.curate.foreign.limits import CLASSES
 from driftline.curate.foreign.tables import moments_of
-from driftline.stream_builder.rows import Rows, labelled, periods_of, stepped
+from driftline.stream_builder.rows import Rows, check_ids, labelled, periods_of, stepped
 from driftline.stream_builder.stream import SPLITS, Array, Split, Stream
 from driftline.stream_builder.ties import FACT, KEPT
 from driftline.stream_builder.validate import check
@@ -53,6 +53,8 @@ def from_arrays(
         path = Path(source)
         name, what, arrays = path.stem, str(path), read_arrays(path, EXPECTED)
     samples, classes = _samples_of(arrays, what)
+    if "id" in arrays:
+        check_ids(samples.ids, what, "index {}".format)
     facts = {"from": "arrays"} | ({} if isinstance(source, Mapping) else {"file": path.name})
     facts |= {} if samples.time is None else {FACT: KEPT}
     doubts = []

@@ -15,12 +15,13 @@ from driftline.stream_builder.importers.dated import (
     filled,
     groups_of,
     label_times,
+    labels_of,
     table_of,
     texts_of,
     times_of,
 )
 from driftline.stream_builder.lazy_images import from_files
-from driftline.stream_builder.rows import Rows, labelled
+from driftline.stream_builder.rows import Rows, check_ids, labelled
 from driftline.stream_builder.splitting import numbered
 from driftline.stream_builder.stream import Split, Stream
 from driftline.stream_builder.validate import check
@@ -101,7 +102,7 @@ def timed_table(
     def has(*roles: str) -> bool:
         return any(role in asked or role in table.column_names for role in roles)
 
-    y, classes = labelled(texts(column("label")))
+    y, classes = labelled(labels_of(table[column("label")], row_of, column("label")))
     times = table[column("time")]
     time = times_of(times, row_of)
     late = label_times(table[column("label_time")], times, time, row_of) if has("label_time") else None
@@ -122,6 +123,8 @@ def timed_table(
     name = column("group", "user") if has("group", "user") else None
     group = None if name is None else numbered(groups_of(table[name], name))
     ids = np.array(texts(column("id")) if has("id") else range(len(y)), np.str_)
+    if has("id"):
+        check_ids(ids, what, row_of)
     samples = Split(x, y, ids, time, group, label_time=late)
     return Rows(of.stem if isinstance(source, str | Path) else "table", samples, classes)
 

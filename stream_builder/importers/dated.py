@@ -13,7 +13,7 @@ import pyarrow.csv as pacsv
 
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
 from driftline.curate.foreign import cells
-from driftline.curate.foreign.cells import NOTHING, UNITS, YEARS
+from driftline.curate.foreign.cells import NO_LABEL, NOTHING, UNITS, YEARS
 from driftline.curate.foreign.documents import check_encoding
 from driftline.curate.foreign.names import fault
 from driftline.curate.foreign.tables import arrow_of, read_parquet, readable
@@ -51,7 +51,9 @@ def times_of(
         if looks := cells.not_seconds(numbers):
             problem = f"{row_of(0)}: the time is {values[0]}; as seconds, all rows would lie in 1970."
             raise BadInput(f"{problem} It looks like {looks}.", EXPECTED, "Convert the column to dates.")
-        return values // cells.per_second(int(np.abs(numbers).max()))
+        if np.abs(numbers).max() < cells.EARLY:
+            return values
+        unit = unit if like is None else cells.parsed(like, "the time").unit("the time")
     whole = cells.TimeColumn("the time", unit)
     whole.add(column)
     times, _ = whole.whole(most=1.0)
@@ -122,7 +124,12 @@ def column_of(table: pa.Table, path: Path, column: str | None, usual: Sequence[s
 
 def texts_of(column: pa.ChunkedArray, row_of: RowOf, name: str, nothing: Collection[str] = NOTHING) -> list[str]:
     """The values as text. nothing: texts that are none. Raises BadInput naming the first row that has none."""
-    return list(filled(cells.text(column, name, nothing), row_of, name).to_pylist())
+    return list(filled(cells.whole_numbers(cells.text(column, name, nothing)), row_of, name).to_pylist())
+
+
+def labels_of(column: pa.ChunkedArray, row_of: RowOf, name: str, nothing: Collection[str] = NOTHING) -> list[str]:
+    """Labels as texts; -1 and -100 are none, as `texts_of` for nothing."""
+    return texts_of(column, row_of, name, (*nothing, *NO_LABEL))
 
 
 def filled(column: pa.ChunkedArray, row_of: RowOf, name: str) -> pa.ChunkedArray:
@@ -136,7 +143,7 @@ def filled(column: pa.ChunkedArray, row_of: RowOf, name: str) -> pa.ChunkedArray
 
 def groups_of(column: pa.ChunkedArray, name: str) -> npt.NDArray[np.str_]:
     """(N,) names of groups; "" where there is none."""
-    return np.array(pc.fill_null(cells.text(column, name), "").to_pylist(), np.str_)
+    return np.array(pc.fill_null(cells.whole_numbers(cells.text(column, name)), "").to_pylist(), np.str_)
 
 
 def images_of(root: Path, names: Sequence[str], size: int, source: Path) -> LazyImages:

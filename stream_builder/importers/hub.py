@@ -18,7 +18,7 @@ from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, Mi
 from driftline.curate.foreign.cells import NOTHING
 from driftline.curate.foreign.http import limit_hub
 from driftline.curate.foreign.tables import BoundedParquet, check_offsets, readable
-from driftline.stream_builder.importers.dated import label_times, texts_of, times_of
+from driftline.stream_builder.importers.dated import label_times, labels_of, times_of
 from driftline.stream_builder.lazy_images import LazyImages
 from driftline.stream_builder.rows import Rows, cut, labelled
 from driftline.stream_builder.stream import Array, Split, Stream
@@ -72,7 +72,7 @@ def from_hub(
 
     seconds = times_of(table["time"], what, time_unit)
     late = label_times(table["label_time"], table["time"], seconds, what, time_unit) if label_time else None
-    y, classes = labelled(texts_of(table["label"], what, label, ("",) if reader.has_names else NOTHING))
+    y, classes = labelled(labels_of(table["label"], what, label, ("",) if reader.has_names else NOTHING))
     samples = Split(reader.samples(table, name, size), y, np.array(reader.ids, np.str_), seconds, label_time=late)
     side = np.array(reader.sides) if "test" in reader.sides and "" not in reader.sides else None
     facts = {

@@ -14,7 +14,7 @@ from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
 from driftline.curate.foreign.arrays import mapped, open_array
 from driftline.curate.foreign.names import is_count
-from driftline.stream_builder.importers.dated import column_of, images_of, table_of, texts_of
+from driftline.stream_builder.importers.dated import column_of, images_of, labels_of, table_of, texts_of
 from driftline.stream_builder.importers.pickles import read_pickle
 from driftline.stream_builder.rows import Rows, cut, labelled
 from driftline.stream_builder.stream import Split, Stream
@@ -61,7 +61,7 @@ def from_tic(
         labels = own
     else:
         label = column_of(taken, table, label, LABELS, "--label")
-        labels = texts_of(taken[label], lambda row: what(listed_rows[row]), label)
+        labels = labels_of(taken[label], lambda row: what(listed_rows[row]), label)
     if features is not None:
         vectors = open_array(features, "f", (len(rows), None), "Check --features.")
         x: Any = np.asarray(vectors[listed_rows], np.float32)

@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 
 from driftline.curate.core.errors import BadInput, MissingFile
-from driftline.stream_builder.importers.dated import column_of, groups_of, images_of, table_of, texts_of, times_of
+from driftline.stream_builder.importers.dated import (
+    column_of,
+    groups_of,
+    images_of,
+    labels_of,
+    table_of,
+    texts_of,
+    times_of,
+)
 from driftline.stream_builder.rows import Rows, cut, labelled
 from driftline.stream_builder.stream import Split, Stream
 
@@ -58,7 +66,7 @@ def from_wilds(
 
     times = times_of(taken[column_of(taken, source, time, TIMES, "--time")], what)
     label = column_of(taken, source, label, ("category", "label", "y"), "--label")
-    y, classes = labelled(texts_of(taken[label], what, label))
+    y, classes = labelled(labels_of(taken[label], what, label))
     if source.name == TABLES[0] and path is None:
         root, names = folder / "images", [f"rgb_img_{row}.png" for row in used]
     else:

@@ -1,4 +1,4 @@
-"""What a cell means is the same in photo tables and in logs of a service, in each kind of file."""
+"""What a cell means is the same in photo tables, logs of a service and tables of streams, in each kind of file."""
 
 import json
 from collections import Counter
@@ -17,8 +17,11 @@ from driftline.curate.core.errors import BadInput
 from driftline.curate.core.times.dates import seconds_of
 from driftline.curate.sources.table import Delimited, Parquet, TableSource
 from driftline.eval.logs.reading import read_log
+from driftline.stream_builder.builders.table import from_table
+from driftline.stream_builder.importers.hub import from_hub
 
 DOORS = list(product(("photos", "log"), ("csv", "jsonl", "parquet")))
+STREAMS = [("table", "csv"), ("table", "parquet"), ("hub", "parquet")]
 RULES: dict[str, tuple[str, Sequence[Any], Sequence[Any]]] = {
     "nothing": ("label", ["nan", "NULL", " None ", "NA", "n/a", "nil", "<NA>", "\\N", "-", "", None, "cat"],
                 [None] * 11 + ["cat"]),
@@ -37,6 +40,7 @@ RULES: dict[str, tuple[str, Sequence[Any], Sequence[Any]]] = {
     "nanoseconds": ("time", [1_546_300_800_000_000_001], ["2019-01-01"]),
     "numbers that are no date": ("time", [0, -1, 2**31 - 1, 9_999_999_999_999, 1_546_300_800],
                                  [None] * 4 + ["2019-01-01"]),
+    "no label": ("label", [-1, -100, 2], [None, None, "2"]),
     "midnight of 1970": ("time", ["1970-01-01", "1970-01-01T01:00:00", "1971-01-01"], [None, None, "1971-01-01"]),
 }  # fmt: skip
 
@@ -74,6 +78,13 @@ def read(door: str, kind: str, folder: Path, role: str, values: Sequence[Any]) -
     """Of each row, what its cell means."""
     if door == "photos":
         return records(photos(kind, folder, role, values), "uploaded" if role == "time" else role)
+    if door in ("table", "hub"):
+        path = table(folder, kind, [row | {"text": f"t{i}"} for i, row in enumerate(rows_of(role, values))])
+        stream: Any = (from_table(path, x="text", period=1, test_share=0) if door == "table"
+                       else from_hub(folder, "time", "label", "text", test_share=0))  # fmt: skip
+        split = stream.flat("train")
+        found = split.time.tolist() if role == "time" else [stream.classes[k] for k in split.y.tolist()]
+        return [value for _, value in sorted(zip(split.x.tolist(), found, strict=True))]
     log = read_log([table(folder, kind, rows_of(role, values))])
     means: dict[str, Any] = dict.fromkeys(f"v{i}" for i in range(len(values)))
     for k, version in enumerate(log.version.tolist()):
@@ -82,12 +93,16 @@ def read(door: str, kind: str, folder: Path, role: str, values: Sequence[Any]) -
     return list(means.values())
 
 
-@pytest.mark.parametrize(("door", "kind"), DOORS)
+@pytest.mark.parametrize(("door", "kind"), [*DOORS, *STREAMS])
 @pytest.mark.parametrize("rule", RULES)
 def test_a_cell_means_the_same_at_every_door(rule: str, door: str, kind: str, tmp_path: Path) -> None:
     role, values, means = RULES[rule]
     if role == "time":
         means = [None if text is None else seconds_of(text) for text in means]
+    if None in means and (door, kind) in STREAMS:  # its samples have a time and a label each
+        with pytest.raises(BadInput, match=rf"row \d+: (the )?{role} is "):
+            read(door, kind, tmp_path, role, values)
+        return
     assert read(door, kind, tmp_path, role, values) == list(means)
 
 
@@ -141,6 +156,35 @@ def test_a_year_month_or_day_is_one_until_its_last_second(
 def test_the_unit_that_is_set_counts(kind: str, unit: str, value: Any, date: str, tmp_path: Path) -> None:
     source = photos(kind, tmp_path, "time", [value, None], time_unit=unit)
     assert records(source, "uploaded") == [seconds_of(date), None]
+
+
+@pytest.mark.parametrize(
+    ("written", "text", "first", "last"),
+    [
+        ("%d/%m/%Y", "03/04/2019", "2019-04-03", "2019-04-03T23:59:59"),
+        ("%m/%d/%Y %I:%M %p", "03/04/2019 01:30 PM", "2019-03-04T13:30:00", None),
+        ("%b %Y", "Feb 2019", "2019-02-01", "2019-02-28T23:59:59"),
+        ("%Y%m%d", "20190304", "2019-03-04", "2019-03-04T23:59:59"),
+    ],
+)
+def test_a_format_settles_what_a_date_means(
+    written: str, text: str, first: str, last: str | None, tmp_path: Path
+) -> None:
+    source = photos("csv", tmp_path, "time", [text, None, "2019-03-04!"], time_format=written)
+    assert records(source, "uploaded") == [seconds_of(first), None, "bad_upload_time"]
+    assert records(source, "until")[0] == (None if last is None else seconds_of(last))
+
+
+@pytest.mark.parametrize(("bad", "rows"), [(1, 1), (2, 2), (2, 199), (3, 299)])
+def test_more_than_one_per_cent_of_dates_that_cannot_be_read_are_refused(bad: int, rows: int, tmp_path: Path) -> None:
+    for more in (0, 1):
+        values = ["03/04/2019"] * bad + ["2019-03-04"] * (rows - bad + more)
+        source = photos("csv", tmp_path, "time", values)
+        if not more:
+            with pytest.raises(BadInput, match=rf"'03/04/2019' in row 1, and {bad} of {rows} .*collection.time_format"):
+                records(source, "uploaded")
+        elif rows > 2:
+            assert records(source, "uploaded").count("bad_upload_time") == bad
 
 
 @pytest.mark.parametrize("text", ["0000-00-00", "2019.5", "20l9", "0000-01-01", "10000-01-01", "20190230"])

@@ -137,7 +137,7 @@ class TestRun:
             (lambda f: f[:0], "the table of photos has no rows"),
             (lambda f: f.drop(columns="taken"), "Expected at least uploaded and one of url, path"),
             (lambda f: f.assign(taken=f["taken"].where(f["label"] == "a")), r"row 1 has no date.*dropna\(subset="),
-            (lambda f: f.assign(taken="soon"), "row 0: bad_upload_time"),
+            (lambda f: f.assign(taken="soon"), "'soon' in row 1"),
             (lambda f: f.assign(taken=[2012, "2013", None, 1.5]), r"column taken"),
             (lambda f: f.assign(path="photos/9.jpg"), r"row 0: there is no file .*photos/9\.jpg"),
             (lambda f: f.assign(path=None), "row 0: bad_id.*Expected a path or an address"),
