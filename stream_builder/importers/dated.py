@@ -51,9 +51,9 @@ def times_of(
         if looks := cells.not_seconds(numbers):
             problem = f"{row_of(0)}: the time is {values[0]}; as seconds, all rows would lie in 1970."
             raise BadInput(f"{problem} It looks like {looks}.", EXPECTED, "Convert the column to dates.")
-        if np.abs(numbers).max() < cells.EARLY:
-            return values
-        unit = unit if like is None else cells.parsed(like, "the time").unit("the time")
+        if (odd := np.isin(values, cells.FAR)).any():
+            raise BadInput(f"{row_of(int(odd.argmax()))}: the time is {values[odd.argmax()]}.", EXPECTED)
+        return values // cells.per_second(int(np.abs(numbers).max()))
     whole = cells.TimeColumn("the time", unit)
     whole.add(column)
     times, _ = whole.whole(most=1.0)
