@@ -121,8 +121,8 @@ def together(net: str, device: str, heads: int, n: int, width: int, batch: int =
     """Seconds a sample of training `heads` networks at once: the product's own gradient, mapped over them, then SGD
     with momentum on all. Every network has its own order of the data, which lie once on the device."""
     from driftline.eval.engine import fused
+    from driftline.eval.engine.heads import Mlp
     from driftline.eval.engine.linear import Head
-    from driftline.eval.engine.mlp import Mlp
 
     rngs = [rng_for(i, "together") for i in range(heads)]
     nets = [

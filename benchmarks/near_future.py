@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.engine.wide import Wide
+from driftline.eval.engine.heads import Wide
 from driftline.eval.memory.knn_index import Memory, halves, unit
 
 C, D, B, ALL = 10_788, 2048, 64, 460_000

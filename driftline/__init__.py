@@ -25,9 +25,9 @@ from driftline.curate.core.lazy_face import lazy_face  # noqa: E402
 if TYPE_CHECKING:
     from driftline.curate.core.errors import DriftlineError as DriftlineError
     from driftline.curate.release.format import Release as Release
-    from driftline.eval.integrations.avalanche import Avalanche as Avalanche
-    from driftline.eval.integrations.sklearn import Sklearn as Sklearn
-    from driftline.eval.integrations.torch import Torch as Torch
+    from driftline.eval.integrations import Avalanche as Avalanche
+    from driftline.eval.integrations import Sklearn as Sklearn
+    from driftline.eval.integrations import Torch as Torch
     from driftline.eval.reporting.logs.ages import age as age
     from driftline.eval.results import Results as Results
     from driftline.pipelines import VERSION as __version__  # noqa: F401

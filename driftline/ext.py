@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from driftline.eval.protocol import require as require
     from driftline.eval.reporting.protocols import Page as Page
     from driftline.eval.rows import Row as Row
-    from driftline.eval.training.budget import Budget as Budget
+    from driftline.eval.training.sgd_learner import Budget as Budget
     from driftline.pipelines.run.stage import Counts as Counts
     from driftline.pipelines.run.stage import Stage as Stage
     from driftline.stream_builder.datasets import Dataset as Dataset

@@ -15,8 +15,8 @@ from driftline.curate.core.run_log import RunLog
 from driftline.curate.pretrain import SMALL, small_clip
 from driftline.curate.pretrain.moco import Moco
 from driftline.curate.pretrain.train import ProcessGroup, Training
+from driftline.eval.engine.heads import Mlp
 from driftline.eval.engine.linear import Head, LinearSettings, _train, batches
-from driftline.eval.engine.mlp import Mlp
 
 
 @pytest.fixture(autouse=True)

@@ -14,8 +14,7 @@ import numpy as np
 from driftline.curate.core.errors import BadConfig, UnknownName, did_you_mean
 from driftline.eval.engine import fused
 from driftline.eval.engine.augment import augmented, draw
-from driftline.eval.engine.linear import Params, Pull, zeros
-from driftline.eval.engine.seeded import seeded
+from driftline.eval.engine.linear import Params, Pull, seeded, zeros
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, as in CLEAR's recipe
 SCALE = tuple(1 / (255 * std) for std in STD)  # factors of bytes
@@ -71,7 +70,7 @@ class Deep:
             if len(last[0]) != 2 or last[0][0] != n_classes or last[1] != (n_classes,):
                 raise BadConfig(f"net is {name!r}.", "Expected a model that ends in one linear layer with a bias.")
             if cosine:
-                from driftline.eval.engine.cosine import CosineLayer
+                from driftline.eval.engine.layers import CosineLayer
 
                 classifier = next(key for key, part in module.named_modules() if part is module.get_classifier())
                 parent, _, own = classifier.rpartition(".")

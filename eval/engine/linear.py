@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
@@ -342,6 +343,16 @@ def move(net: Net, grads: Params, lr: float, settings: LinearSettings) -> None:
         g = grads[i].add(p, alpha=decay) if decay else grads[i]  # a new tensor: rules see the gradient unchanged
         velocity.mul_(settings.momentum).add_(g)
         p.add_(velocity, alpha=-lr)
+
+
+@contextmanager
+def seeded(rng: np.random.Generator) -> Iterator[None]:
+    """torch's generator with a seed from `rng`; its state is restored afterwards."""
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(rng.integers(2**31)))
+        yield
 
 
 def grown(head: Net, more: int) -> Net:

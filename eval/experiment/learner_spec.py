@@ -69,7 +69,7 @@ def spec_of(learner: Any) -> LearnerSpec:
             shown = getattr(learner, "__name__", f"a {type(learner).__name__}")
             expected = "Expected a name, a Learner, or a scikit-learn classifier, as SGDClassifier()."
             raise BadConfig(f"A learner is {shown}.", expected, "Wrap a torch module by dl.Torch.")
-        from driftline.eval.integrations.sklearn import Sklearn
+        from driftline.eval.integrations import Sklearn
 
         learner = Sklearn(type(learner).__name__, learner)
     _checked(learner if isinstance(learner, type) else type(learner))

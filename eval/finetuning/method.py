@@ -14,13 +14,12 @@ import numpy as np
 import torch
 
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.finetuning import adapters, layers, objectives
+from driftline.eval.finetuning import adapters, objectives
 from driftline.eval.finetuning.fit import Fitted, Hyper, scores_of
 from driftline.eval.finetuning.modes import FROZEN_JOINT, LOW_RANK, SEARCHES, SIDES, Method
 from driftline.eval.finetuning.objectives import Pull, fisher
 from driftline.eval.finetuning.samples import Samples, decoded, pooled
-from driftline.eval.finetuning.search import digest_of
-from driftline.eval.finetuning.stage import Work
+from driftline.eval.finetuning.search import Work, digest_of
 from driftline.eval.nets import build
 from driftline.eval.nets.chain import Net
 
@@ -109,7 +108,7 @@ def adapt(
         net = adapters.beside_frozen(earlier[-1][0], net)
         objective, train = "joint", [earlier[-1][1], *train]
         terms = {"weights": [1.0, 2.0]}  # of two: the last step's loss counts as alone
-    for names in layers.phases(method.mode, net.names):
+    for names in adapters.phases(method.mode, net.names):
         net = net.copy()
         net.only(names)
         grid = _strong(method, work, decays, work.grid("base", lr))
@@ -125,7 +124,7 @@ def _searched(
 ) -> list[tuple[Net, Fitted]]:
     """Every set of blocks tuned separately, with every learning rate; the best `beam` by validation accuracy."""
     rule = work.rules.rule
-    sets = layers.candidates(method.mode, net, data.train[t], rule.normalise, rule.batch)
+    sets = adapters.candidates(method.mode, net, data.train[t], rule.normalise, rule.batch)
     rates = 1 if lr is not None else len({point.lr for point in work.rules.grids["base"]})
     tuned = []
     for names in sets:
@@ -216,7 +215,7 @@ def stages_of(method: Method, steps: int, names: Sequence[str]) -> int:
         each = len(names) + (method.mode == "search")
     else:
         added = method.mode in (*SIDES, *LOW_RANK)
-        each = 1 if added else len(layers.phases(method.mode, names))
+        each = 1 if added else len(adapters.phases(method.mode, names))
     if method.history != "each":
         return each + (method.history != "none")
     searched = method.beam if method.mode in SEARCHES else 1

@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import NonNegativeInt
 
 from driftline.eval.learner import Array, Guide, Labels, Needs, Task
-from driftline.eval.memory.buffers import Share, balanced
+from driftline.eval.memory.samplers import Share, balanced
 from driftline.eval.training.sgd_learner import NetLearner
 
 

@@ -13,10 +13,9 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from driftline.curate.core.errors import BadConfig, IncompatibleStream, not_loaded
 from driftline.curate.core.executor import one_thread
 from driftline.curate.encoders.weights import offline_copy
-from driftline.eval.engine.seeded import seeded
+from driftline.eval.engine.linear import seeded
 from driftline.eval.learner import Array, Guide, Labels, Learner, Needs, Task
-from driftline.eval.training.budget import Budget, batches_of
-from driftline.eval.training.sgd_learner import Device, place
+from driftline.eval.training.sgd_learner import Budget, Device, batches_of, place
 
 CHUNK = 64  # samples predicted at once
 

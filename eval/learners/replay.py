@@ -11,17 +11,17 @@ from pydantic import AfterValidator, NonNegativeFloat, NonNegativeInt, PositiveI
 from driftline.eval.engine.linear import Net, Params, Rule, on
 from driftline.eval.history import Past
 from driftline.eval.learner import Array, Guide, Labels, Learner, Needs, Task, bytes_of
-from driftline.eval.memory.buffers import (
+from driftline.eval.memory.knn_index import unit
+from driftline.eval.memory.samplers import (
     ON_STREAMS,
     Dark,
     Share,
+    Uniform,
     balanced,
     biased_reservoir,
     class_reservoirs,
     greedy_balanced,
 )
-from driftline.eval.memory.knn_index import unit
-from driftline.eval.memory.samplers import Uniform
 from driftline.eval.training.sgd_learner import NetLearner
 
 SAMPLE = 256  # samples of the memory that an update uses [Chaudhry et al. 2018, sec. 5.3]

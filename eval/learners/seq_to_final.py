@@ -34,8 +34,7 @@ class ToFinal(Method, Learner):
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start untrained. Raises IncompatibleStream under a protocol that is not about the last step, BadConfig for a
         history and a final mode that exclude each other."""
-        from driftline.eval.finetuning.search import Store
-        from driftline.eval.finetuning.stage import Rules, Work
+        from driftline.eval.finetuning.search import Rules, Store, Work
 
         if not isinstance(task.rules, Rules):
             raise self._refusal()

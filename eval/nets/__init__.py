@@ -11,7 +11,7 @@ import numpy as np
 
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.registry import Registry
-from driftline.eval.engine.seeded import seeded
+from driftline.eval.engine.linear import seeded
 
 if TYPE_CHECKING:  # without torch, which may be absent, the names are known
     from driftline.eval.nets.chain import Blocks, Net
@@ -19,11 +19,11 @@ if TYPE_CHECKING:  # without torch, which may be absent, the names are known
 NETS = Registry(
     "network",
     {
-        **{f"conv-{n}": "driftline.eval.nets.conv:blocks" for n in (1, 2, 3, 4)},
-        **{f"res-{n}": "driftline.eval.nets.residual:blocks" for n in (1, 2, 3, 4)},
-        **{f"dense-{n}": "driftline.eval.nets.dense:blocks" for n in (1, 2, 3, 4)},
-        "linear": "driftline.eval.nets.heads:linear",
-        "mlp": "driftline.eval.nets.heads:mlp",
+        **{f"conv-{n}": "driftline.eval.nets.families:conv" for n in (1, 2, 3, 4)},
+        **{f"res-{n}": "driftline.eval.nets.families:residual" for n in (1, 2, 3, 4)},
+        **{f"dense-{n}": "driftline.eval.nets.families:dense" for n in (1, 2, 3, 4)},
+        "linear": "driftline.eval.nets.families:linear",
+        "mlp": "driftline.eval.nets.families:mlp",
     },
     group="networks",
 )
@@ -39,7 +39,7 @@ def build(
     takes other samples.
     """
     from driftline.eval.nets.chain import Net
-    from driftline.eval.nets.heads import of_timm
+    from driftline.eval.nets.families import of_timm
 
     if ":" in name and not stored:
         NETS.resolve(name)

@@ -10,8 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from driftline.eval.engine.convolved import Conv
-from driftline.eval.engine.normed import Norm
+from driftline.eval.engine.layers import Conv, Norm
 
 STEM, HEAD = "stem", "fc"
 Make = Callable[[], nn.Module]

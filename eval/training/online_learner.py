@@ -10,8 +10,8 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 from driftline.curate.core.errors import IncompatibleStream
 from driftline.curate.core.executor import one_thread
 from driftline.eval.engine.deep import Deep
+from driftline.eval.engine.heads import Cosine, Wide
 from driftline.eval.engine.linear import LinearSettings, errors, move, net_scores, tensor
-from driftline.eval.engine.wide import Cosine, Wide
 from driftline.eval.history import History, Past
 from driftline.eval.learner import Array, Labels, Learner, Task, bytes_of
 from driftline.eval.memory.samplers import SAMPLERS, Fifo, Sampler, SamplerName

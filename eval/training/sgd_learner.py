@@ -1,12 +1,13 @@
-"""Base of learners that train a network by SGD: the network, its inputs, one training loop."""
+"""Base of learners that train a network by SGD: a budget of updates, the network, its inputs, one training loop."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import AfterValidator, Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from driftline.curate.core.errors import BadArray, BadConfig, Diverged, IncompatibleStream
@@ -14,10 +15,63 @@ from driftline.curate.core.executor import one_thread
 from driftline.eval.engine import fused
 from driftline.eval.engine.augment import KINDS
 from driftline.eval.engine.deep import RANDOM, Deep, check_model
+from driftline.eval.engine.heads import Mlp
 from driftline.eval.engine.linear import Head, LinearSettings, Net, Rule, fit, net_scores, on, step
-from driftline.eval.engine.mlp import Mlp
 from driftline.eval.learner import Array, Labels, Learner, Task
-from driftline.eval.training.budget import Budget
+
+
+@dataclass
+class Budget:
+    """Updates that each batch of a stream pays for; what is left is carried over to the next."""
+
+    task: Task
+    """what the protocol grants"""
+    credit: float = 0.0
+    """updates of plain SGD on a whole batch that are left"""
+
+    def take(self, cost: float = 1.0, batch_cost: float = 0.0) -> int | None:
+        """Updates that are paid for now; None without a budget. Call it once for each batch of the stream.
+
+        cost: of one update, as `Learner.cost`. batch_cost: of a batch beside its updates; it is due if there are any.
+        """
+        if self.task.updates is None:
+            return None
+        self.credit += self.task.updates
+        whole = max(0, int((self.credit - batch_cost) / cost + 1e-9))
+        self.credit -= whole * cost + batch_cost if whole else 0.0
+        return whole
+
+    def check_anchor(self, cost: float = 1.0, batch_cost: float = 0.0) -> None:
+        """Raise IncompatibleStream if a batch pays for one update only: a pull towards the weights from before the
+        batch is zero there, and the method would be plain finetuning. cost, batch_cost: as of `take`."""
+        least = batch_cost + 2 * cost
+        if self.task.updates is not None and self.task.updates < least:
+            raise IncompatibleStream(
+                f"It pulls towards the weights from before a batch, which the first update of a batch cannot feel; "
+                f"a batch pays for {self.task.updates:g} updates.",
+                f"Expected at least {least:.3g}, of which it makes two.",
+                "Set near-future.updates, or take finetune, which it would be.",
+            )
+
+
+def batches_of(
+    n: int, size: int, epochs: int, rng: np.random.Generator, updates: int | None = None
+) -> Iterator[npt.NDArray[np.int64]]:
+    """Positions of samples for one update after the other: `epochs` passes over n samples, in a new order each, in
+    batches of `size`; or, if there is a budget, as many batches as `updates`.
+
+    >>> [len(rows) for rows in batches_of(5, 2, 1, np.random.default_rng(0))]
+    [2, 2, 1]
+    >>> [len(rows) for rows in batches_of(5, 2, 1, np.random.default_rng(0), updates=4)]
+    [2, 2, 1, 2]
+    """
+    left = epochs * -(-n // size) if updates is None else updates
+    while left > 0 and n:
+        order = rng.permutation(n)
+        for low in range(0, n, size)[:left]:
+            yield order[low : low + size]
+        left -= -(-n // size)
+
 
 HEADS = {"linear": LinearSettings.lr, "mlp": 0.1}  # learning rates on features [CLEAR, supplement 6]
 RATES = (10.0, 3.0, 30.0, 1.0, 100.0, 0.3, 0.1, 0.03)  # of "auto" on scaled features; among equals the first

@@ -11,8 +11,7 @@ import torch
 from driftline.eval.learner import Task
 from driftline.eval.learners.neighbours import Knn
 from driftline.eval.learners.references import Majority
-from driftline.eval.memory.buffers import Dark, balanced, class_reservoirs
-from driftline.eval.memory.samplers import Balanced, Fifo
+from driftline.eval.memory.samplers import Balanced, Dark, Fifo, balanced, class_reservoirs
 
 
 def past(labels: list[int], start: int) -> Any:

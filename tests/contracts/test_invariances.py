@@ -12,7 +12,7 @@ from contracts.test_protocols import SMALL, trained_shortly, vectors
 
 from driftline.curate.core.executor import Executor
 from driftline.eval import answers
-from driftline.eval.engine import linear, mlp, wide
+from driftline.eval.engine import linear
 from driftline.eval.learners import LEARNERS
 from driftline.eval.rows import Run
 from driftline.eval.run import evaluate
@@ -90,7 +90,7 @@ def test_numbers_of_classes_and_ids_of_samples_change_no_answer(protocol: str, m
     def of_old_numbers(outputs: int, *more: Any) -> Any:
         return [p[OLD] if outputs == len(NEW) else p for p in layer(outputs, *more)]
 
-    for module in (linear, mlp, wide):
+    for module in (linear, heads):
         monkeypatch.setattr(module, "layer", of_old_numbers)
     second = {
         name: [(*row[:4], OLD[np.asarray(row[4], np.int64)]) for row in rows]

@@ -15,15 +15,14 @@ from torch.nn.functional import cross_entropy
 from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.errors import BadConfig, Diverged, DriftlineError, IncompatibleStream
 from driftline.curate.core.executor import Executor
-from driftline.eval.finetuning import adapters, layers, objectives
+from driftline.eval.finetuning import adapters, objectives
 from driftline.eval.finetuning import method as methods
 from driftline.eval.finetuning.fit import Fit, Hyper, Rule, accuracy_of
 from driftline.eval.finetuning.method import SCHEDULES, Data, rates_of
 from driftline.eval.finetuning.modes import Method
 from driftline.eval.finetuning.objectives import Pull, fisher
 from driftline.eval.finetuning.samples import Samples, batches, pooled, samples, shown
-from driftline.eval.finetuning.search import Book, Job, Store, best_of, fitted_or_found
-from driftline.eval.finetuning.stage import Work
+from driftline.eval.finetuning.search import Book, Job, Store, Work, best_of, fitted_or_found
 from driftline.eval.learners import LEARNERS
 from driftline.eval.learners.seq_to_final import Ft, ToFinal
 from driftline.eval.nets import build
@@ -651,7 +650,7 @@ class TestMethods:
         """Labels moved: the classifier is what must change."""
         fit = Fit(net_of(), [data(0)], data(0), Hyper(lr=1e-2), Rule(epochs=20), 0).run()
 
-        assert layers.surgical(fit.net, data(1), "rgn", False, 30)[0] == "fc"
+        assert adapters.surgical(fit.net, data(1), "rgn", False, 30)[0] == "fc"
 
     def test_points_that_diverge_are_in_the_runs_record(self) -> None:
         some = evaluate(stream(), "seq-to-final", ["baseline"], settings=QUICK | {"lrs": "1e30/0.001"})

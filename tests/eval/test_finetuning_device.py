@@ -12,8 +12,7 @@ import torch
 
 from driftline.eval.finetuning import method, stage
 from driftline.eval.finetuning.fit import Rule
-from driftline.eval.finetuning.search import points
-from driftline.eval.finetuning.stage import Rules
+from driftline.eval.finetuning.search import Rules, points
 from driftline.eval.learner import Task
 from driftline.eval.learners import LEARNERS
 from driftline.eval.learners.seq_to_final import ToFinal

@@ -15,8 +15,7 @@ from support.helpers import drifting
 
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.integrations import Avalanche, Sklearn, Torch
-from driftline.eval.integrations.sklearn import described
+from driftline.eval.integrations import Avalanche, Sklearn, Torch, described
 from driftline.eval.learner import Learner, Task
 from driftline.eval.results import Results
 from driftline.eval.run import evaluate

@@ -23,7 +23,7 @@ from pydantic import Field
 
 from driftline.eval.learner import Learner
 from driftline.eval.memory.samplers import Fifo
-from driftline.eval.nets.heads import linear
+from driftline.eval.nets.families import linear
 
 
 @dataclass

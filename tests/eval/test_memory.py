@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.memory.buffers import balanced, biased_reservoir, greedy_balanced
+from driftline.eval.memory.samplers import balanced, biased_reservoir, greedy_balanced
 
 
 def algorithm_1(buckets: list[list[int]], k: int, alpha: float, dynamic: bool, rng: np.random.Generator) -> list[int]:

@@ -10,8 +10,8 @@ from support.helpers import drifting, hinted
 
 from driftline.curate.core.errors import BadConfig, UnknownName
 from driftline.curate.core.seeding import rng_for
+from driftline.eval.engine.heads import Mlp
 from driftline.eval.engine.linear import Head, LinearSettings, Net, batches, fit, zeros
-from driftline.eval.engine.mlp import Mlp
 from driftline.eval.experiment.presets import fitting
 from driftline.eval.learner import Task
 from driftline.eval.learners import LEARNERS

@@ -8,9 +8,8 @@ import torch
 from torch import nn
 
 from driftline.curate.core.errors import DriftlineError, IncompatibleStream
-from driftline.eval.engine import convolved, fused
-from driftline.eval.engine.convolved import Conv
-from driftline.eval.engine.normed import Norm
+from driftline.eval.engine import fused, layers
+from driftline.eval.engine.layers import Conv, Norm
 from driftline.eval.finetuning import adapters
 from driftline.eval.nets import build
 from driftline.eval.nets.chain import counted
@@ -142,7 +141,7 @@ def test_convolutions_are_torchs(inside, outside, size, stride, border, side, ki
 @pytest.mark.parametrize(("inside", "outside", "side"), [(64, 512, 8), (256, 512, 2)])
 def test_few_pixels_and_many_weights_are_a_matrix_product(inside, outside, side, kind, monkeypatch):
     """Its gradient has the layout of the weights, so that autograd keeps it without a copy."""
-    monkeypatch.setattr(convolved, "conv2d", None)
+    monkeypatch.setattr(layers, "conv2d", None)
     layer = Conv(inside, outside, 3, 2, 1).to(memory_format=torch.channels_last)
     x = torch.randn(3, inside, side, side).to(kind).contiguous(memory_format=torch.channels_last)
     (gradient,) = torch.autograd.grad(layer(x).sum(), layer.weight)
@@ -150,7 +149,7 @@ def test_few_pixels_and_many_weights_are_a_matrix_product(inside, outside, side,
 
 
 def test_evaluation_in_float32_makes_no_patches_of_sixteen_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(convolved._Product, "apply", None)
+    monkeypatch.setattr(layers._Product, "apply", None)
     with torch.no_grad():
         assert Conv(64, 512, 3, 2, 1)(torch.randn(3, 64, 8, 8).contiguous(memory_format=torch.channels_last)).any()
 

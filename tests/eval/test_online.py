@@ -15,7 +15,7 @@ from driftline.curate.core.errors import Diverged
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.answers import answers
 from driftline.eval.engine.deep import planes
-from driftline.eval.engine.wide import Cosine, Wide
+from driftline.eval.engine.heads import Cosine, Wide
 from driftline.eval.history import History, Past
 from driftline.eval.learner import Task
 from driftline.eval.learners import LEARNERS
@@ -50,7 +50,7 @@ class TestWide:
     @pytest.mark.parametrize(("momentum", "decay"), [(0.0, 0.0), (0.0, 0.01), (0.9, 0.01)])
     def test_float32_equals_linear_and_sgd(self, momentum, decay, kernel, monkeypatch):
         monkeypatch.setenv("DRIFTLINE_KERNEL", kernel)
-        monkeypatch.setattr("driftline.eval.engine.wide.PART", 3)  # classes at a time
+        monkeypatch.setattr("driftline.eval.engine.heads.PART", 3)  # classes at a time
         head = Wide.new(C, D, rng_for(0), "cpu", momentum > 0, half=False)
         linear, optimiser = plain(head, momentum, decay)
         for t in range(30):
@@ -68,7 +68,7 @@ class TestWide:
     @pytest.mark.parametrize("momentum", [0.0, 0.9])
     def test_bfloat16_stays_near_and_its_copy_is_the_weights_rounded(self, momentum, kernel, monkeypatch):
         monkeypatch.setenv("DRIFTLINE_KERNEL", kernel)
-        monkeypatch.setattr("driftline.eval.engine.wide.PART", 3)
+        monkeypatch.setattr("driftline.eval.engine.heads.PART", 3)
         whole, half = (Wide.new(C, D, rng_for(0), "cpu", momentum > 0, h) for h in (False, True))
         with torch.no_grad():
             for t in range(20):

@@ -12,7 +12,7 @@ from driftline.curate.core.seeding import rng_for
 from driftline.eval.engine.linear import Head, LinearSettings, step
 from driftline.eval.learner import Task
 from driftline.eval.learners.replay import Icarl, Remember, herded
-from driftline.eval.memory.buffers import Dark
+from driftline.eval.memory.samplers import Dark
 from driftline.eval.run import evaluate
 
 STREAM = drifting()

@@ -84,7 +84,7 @@ def test_at_the_same_strength_the_papers_fisher_acts_and_avalanches_does_not() -
 
 def test_the_reservoir_without_its_shuffle_keeps_half_of_the_first_bucket() -> None:
     """After ten buckets with α = 1: 49 % of bucket 1 in CLEAR's code, 10 % by algorithm 1 [spec: CLEAR, section 3]."""
-    from driftline.eval.memory.buffers import biased_reservoir
+    from driftline.eval.memory.samplers import biased_reservoir
 
     share = {}
     for shuffle in (True, False):

@@ -21,7 +21,7 @@ from driftline.eval.training.online_learner import chosen_rate
 from driftline.stream_builder.stream import Stream
 
 if TYPE_CHECKING:
-    from driftline.eval.finetuning.stage import Rules
+    from driftline.eval.finetuning.search import Rules
 
 RATES, DECAYS, DROPOUTS, ADJACENTS = (1e-3, 1e-4), (1e-4, 1e-2), (0.0, 0.5), (0.01, 0.1, 1.0)  # [spec, section 3]
 TINY = 1e-12
@@ -123,7 +123,7 @@ class SeqToFinal(Protocol):
     def rules(self, stream: Stream) -> Rules:
         """What all methods of a run have in common."""
         from driftline.eval.finetuning.fit import Rule
-        from driftline.eval.finetuning.stage import Rules
+        from driftline.eval.finetuning.search import Rules
 
         paper = self.fidelity == "paper-code"
         augment = () if paper or len(stream.x_shape) != 3 else tuple(_augment(stream))
