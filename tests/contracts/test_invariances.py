@@ -12,7 +12,7 @@ from contracts.test_protocols import SMALL, trained_shortly, vectors
 
 from driftline.curate.core.executor import Executor
 from driftline.eval import answers
-from driftline.eval.engine import linear
+from driftline.eval.engine import heads, linear
 from driftline.eval.learners import LEARNERS
 from driftline.eval.rows import Run
 from driftline.eval.run import evaluate
