@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from driftline.curate.core.seeding import rng_for
-from driftline.curate.publishing.plan import plan_of
+from driftline.curate.publishing import plan_of
 from driftline.stream_builder.importers.clear import from_clear
 from driftline.stream_builder.importers.clear_layouts import CLEAR10
 from driftline.stream_builder.importers.hub import from_hub

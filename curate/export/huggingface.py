@@ -10,11 +10,10 @@ import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import sha256_file, write_json, write_text, writing
 from driftline.curate.foreign.documents import read_text
+from driftline.curate.release.changes import changes_markdown
 from driftline.curate.release.croissant import croissant
 from driftline.curate.release.data_card import card
-from driftline.curate.release.document import AGAIN
-from driftline.curate.release.format import Release
-from driftline.curate.release.versions.changelog import changes_markdown
+from driftline.curate.release.format import AGAIN, Release
 from driftline.curate.release.writer import attribution, seal
 
 IMAGES = 2000  # images per file

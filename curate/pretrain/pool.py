@@ -28,8 +28,7 @@ from driftline.curate.images.checks import ImageLimits, check_image
 from driftline.curate.images.near_duplicates import Hashes, hashes_of
 from driftline.curate.images.shards import read_images, read_tar
 from driftline.curate.metadata.released_ids import mapped, released_ids
-from driftline.curate.release.document import AGAIN
-from driftline.curate.release.format import Release, in_run
+from driftline.curate.release.format import AGAIN, Release, in_run
 from driftline.curate.release.unlabelled import COPY, Tested, is_near, left_out
 
 Read = Callable[[Collection[str]], Iterator[tuple[str, bytes]]]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, Unfinished, reason
 from driftline.curate.foreign.documents import sums_of
 from driftline.curate.foreign.http import limit_hub
-from driftline.curate.publishing.plan import AGAIN, CONTINUE, SUMS, Plan, Published, Settings, other_content, token_of
+from driftline.curate.publishing import AGAIN, CONTINUE, SUMS, Plan, Published, Settings, other_content, token_of
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi

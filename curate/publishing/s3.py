@@ -5,7 +5,7 @@ from typing import Any
 from driftline.curate.core.errors import BadConfig, Unfinished, reason
 from driftline.curate.foreign.documents import sums_of
 from driftline.curate.foreign.s3 import DENIED, S3, client, code_of
-from driftline.curate.publishing.plan import AGAIN, CONTINUE, SUMS, Plan, Published, Settings, other_content
+from driftline.curate.publishing import AGAIN, CONTINUE, SUMS, Plan, Published, Settings, other_content
 
 
 def publish(plan: Plan, place: str, settings: Settings) -> Published:

@@ -5,9 +5,9 @@ near copy.
 """
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,27 +18,85 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from driftline.curate.core.errors import BadConfig, Shortage, without_secrets
+from driftline.curate.core.executor import Executor
 from driftline.curate.core.parsing import rows_of
+from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import time_order
+from driftline.curate.encoders import EncoderSpec
 from driftline.curate.images.changes import alters
 from driftline.curate.images.changes import joined as joined_steps
 from driftline.curate.images.near_duplicates import copies_by_hash, group_pairs, pairs_by_cosine
 from driftline.curate.metadata.released_ids import check_ids, title_of
-from driftline.curate.release.card_sections import missing_sections
-from driftline.curate.release.collection import Collection
+from driftline.curate.release.changes import changes_since, check_version
+from driftline.curate.release.data_card import missing_sections
+from driftline.curate.release.format import Release
 from driftline.curate.release.licences import no_derivatives
 from driftline.curate.release.packing import FetchedImages, published
-from driftline.curate.release.selection import all_splits, gaps_of, select, split_groups, without_images
+from driftline.curate.release.selection import Former, all_splits, gaps_of, select, split_groups, without_images
 from driftline.curate.release.settings import ReleaseSettings
-from driftline.curate.release.versions.changelog import changes_since, check_version
-from driftline.curate.release.versions.former import Former
 from driftline.curate.retrieval.vector_store import parts, vectors_of
+from driftline.curate.store.database import Place
 
 FROM_TABLE = ("user", "title", "licence", "licence_url", "page_url", "url")
 OF_FILES = ("sha256", "uploaded", "licence", "licence_url")  # of the release before: no image is packed yet
 WITHDRAWN = "withdrawn"  # by its owner
 LICENCE = "licence"  # why a photo is not published, but its address may be
 Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Collection:
+    """The outputs of earlier stages, and the files that the settings name."""
+
+    table: Sequence[Path]
+    """Parquet parts with one row per photo"""
+    fetched: Path
+    """folder of the shards"""
+    members: Path
+    """Parquet table with the shard and bucket of every image"""
+    embedded: Path
+    """folder of the vectors"""
+    verdicts: pa.Table
+    """table of VERDICTS"""
+    asked: Path
+    """Parquet table with the scores of all images that were asked"""
+    buckets: Sequence[Mapping[str, Any]]
+    """the labelled buckets, as in buckets.json"""
+    classes: Sequence[str]
+    """names in the order of their labels"""
+    settings: ReleaseSettings
+    run_log: RunLog
+    executor: Executor
+    withdrawn: Mapping[str, bool] = field(default_factory=dict)
+    """id that its owner withdrew → whether an earlier release of the run held it"""
+    previous: Release | None = None
+    """the previous release"""
+    kept: pa.Table | None = None
+    """rows of metadata.parquet of images that the run has published before"""
+    judgement: str | None = None
+    """text of the card's judgement file"""
+    backbones: Mapping[str, EncoderSpec] = field(default_factory=dict)
+    """name → encoder of further features"""
+    batch: int = 64
+    """images per batch for these"""
+    store: Place | None = None
+    """where their vectors are kept; None: nowhere"""
+    requested: Callable[[str], str] = lambda url: ""
+    """address → in which size the source was asked for the photo, see `Source.requested`"""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """id → id in the release, where it is another one: see `ids`"""
+    people: Mapping[str, int] | None = None
+    """id → answers of people that count; None: nobody was asked"""
+
+    @cached_property
+    def own(self) -> dict[str, str]:
+        """Id in the release → id in the run, where it is another one."""
+        return {released: id_ for id_, released in self.names.items()}
+
+    @cached_property
+    def gone(self) -> dict[str, bool]:
+        """`withdrawn` by the ids in the release."""
+        return {self.names.get(id_, id_): held for id_, held in self.withdrawn.items()}
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,10 @@ from driftline.curate.core.atomic_io import write_parquet
 from driftline.curate.embedding.features import features_with_store, keep_features
 from driftline.curate.images.changes import joined as joined_steps
 from driftline.curate.metadata.released_ids import mapped
-from driftline.curate.release.choice import LICENCE, Rows, choose, ids_of, shown, with_metadata
-from driftline.curate.release.collection import Collection
+from driftline.curate.release.changes import all_withdrawn, changes_since, check_version
+from driftline.curate.release.choice import LICENCE, Collection, Rows, choose, ids_of, shown, with_metadata
 from driftline.curate.release.drift import of_release
+from driftline.curate.release.identity import unlabelled_of
 from driftline.curate.release.packing import SHARD_IMAGES, FetchedImages, Packed, pack, packed_images
 from driftline.curate.release.unlabelled import (
     ADDRESSES,
@@ -29,8 +30,6 @@ from driftline.curate.release.unlabelled import (
     reachable,
     write_unlabelled,
 )
-from driftline.curate.release.versions.changelog import all_withdrawn, changes_since, check_version, with_parts
-from driftline.curate.release.versions.identity import unlabelled_of
 from driftline.curate.release.writer import for_credit, write_release
 from driftline.curate.retrieval.vector_store import vectors_of
 
@@ -50,10 +49,6 @@ def compose(
     splits, copies, dropped = choice.splits, choice.copies, choice.dropped
     own_ids = collection.own
     packed = _pack(chosen, collection, release / "shards", records)
-    changes, withdrawn = None, collection.gone
-    if collection.previous is not None:
-        changes = changes_since(collection.previous, packed.rows, classes, splits, withdrawn)
-        check_version(settings.version, changes)
     vectors = {"clip": vectors_of(collection.embedded, mapped(ids_of(packed.rows), own_ids))}
     sources, kind = [row["stored_sha256"] for row in packed.rows], "stripped" if settings.strip else "as fetched"
     vectors |= _further_features(collection, release, packed, sources, kind)
@@ -68,11 +63,10 @@ def compose(
     if settings.unlabelled != "none":
         labelled_ids = {*ids_of(with_own), *ids_of(refused)}
         further = _pack_unlabelled(collection, labelled_ids, release, records, tests, seen)
-    if changes is not None and collection.previous is not None:
+    changes, withdrawn = None, collection.gone
+    if (previous := collection.previous) is not None:
         listed = unlabelled_of(release) if further is not None else []
-        changes = with_parts(
-            changes, collection.previous, [row["id"] for row in packed.rows], vectors, listed, withdrawn
-        )
+        changes = changes_since(previous, packed.rows, classes, splits, withdrawn, vectors, listed)
         check_version(settings.version, changes)
     facts = {**provenance, "stripped": settings.strip, "drift": of_release(packed.rows, splits["split_0"], vectors)}
     facts |= {"addresses": addresses} if addresses else {}
@@ -87,8 +81,7 @@ def compose(
         settings=settings,
         copies=copies,
         changes=changes,
-        withdrawn=all_withdrawn(collection.previous, withdrawn, mapped(ids_of(accepted), collection.names), settings),
-        template=collection.card,
+        withdrawn=all_withdrawn(previous, withdrawn, mapped(ids_of(accepted), collection.names), settings),
         unlabelled=further,
     )
     for name, spec in collection.backbones.items():

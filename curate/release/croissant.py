@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from driftline.curate.images.changes import alters
-from driftline.curate.release.card_sections import CARD_SECTIONS, parse_judgement
+from driftline.curate.release.data_card import CARD_SECTIONS, coverage, maker, parse_judgement, time_span
 from driftline.curate.release.licences import NOT_STATED, licence_nodes, listed, usage
 from driftline.curate.validation.answers.rule_text import agreement_texts, answers_text, per_image, rule_text
 
@@ -235,16 +235,6 @@ def _provenance(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {"prov:wasDerivedFrom": entities, "prov:wasGeneratedBy": activities, **attributed}
 
 
-def maker(facts: Mapping[str, Any]) -> tuple[str, str]:
-    """Name and contact of who publishes the release; "not stated" where the settings do not say it.
-
-    >>> maker({"provenance": {"author": "A Lab <lab@example.org>"}}), maker({"provenance": {"author": "A Lab"}})
-    (('A Lab', 'lab@example.org'), ('A Lab', 'not stated'))
-    """
-    name, bracket, contact = (facts["provenance"].get("author") or "").partition("<")
-    return name.strip() or NOT_STATED, contact.rstrip("> ") if bracket and contact.rstrip("> ") else NOT_STATED
-
-
 def _prov(kind: str, id_: str, label: str) -> dict[str, Any]:
     return {"@type": f"prov:{kind}", "@id": id_, "prov:label": label}
 
@@ -293,19 +283,6 @@ def responsible(facts: Mapping[str, Any]) -> dict[str, Any]:
         "rai:hasSyntheticData": bool(provenance.get("notice")) and "rendered" in provenance["notice"],
         **{section.rai: written.get(section.title, UNWRITTEN) for section in CARD_SECTIONS if section.rai},
     }
-
-
-def time_span(facts: Mapping[str, Any]) -> list[str]:
-    """Begin of the first bucket and end of the last one, as far as they are known."""
-    starts = [b["start"] for b in facts["buckets"] if b["start"]]
-    ends = [b["end"] for b in facts["buckets"] if b["end"]]
-    return [*starts[:1], *ends[-1:]]
-
-
-def coverage(facts: Mapping[str, Any]) -> str:
-    """The time span as an interval of ISO 8601; "" if an end is not known."""
-    span = time_span(facts)
-    return "/".join(span) if len(span) == 2 else ""
 
 
 def judges_of(facts: Mapping[str, Any]) -> list[str]:

@@ -3,14 +3,12 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Literal
 
-from driftline.curate.core.errors import BadConfig
 from driftline.curate.images.changes import KINDS, alters, kinds_of
-from driftline.curate.release.card_sections import CARD_SECTIONS, parse_judgement
-from driftline.curate.release.croissant import coverage, maker
-from driftline.curate.release.licences import Entry, hub_licences, labels, listed
+from driftline.curate.release.licences import NOT_STATED, Entry, hub_licences, labels, listed
 from driftline.curate.release.selection import absences
 from driftline.curate.validation.answers.rule_text import agreement_texts, answers_text, rule_text
 
@@ -18,59 +16,97 @@ STAGES = ("ingest", "filter", "fetch", "bucket", "embed", "retrieve", "ask", "ta
 UNWRITTEN = "Not written yet: this needs a person's judgement"
 
 
+@dataclass(frozen=True)
+class CardSection:
+    """One section."""
+
+    title: str
+    """in the judgement file and in the card"""
+    asks: str
+    """what to write"""
+    rai: str | None = None
+    """property of Croissant's responsible-AI vocabulary"""
+
+
+CARD_SECTIONS = (
+    CardSection("Motivation", "what the data set is for, who made it, who paid for it"),
+    CardSection("Intended uses", "what it was made to measure", "rai:dataUseCases"),
+    CardSection("Uses to avoid", "what it cannot show", "rai:dataLimitations"),
+    CardSection("Known biases", "who and what is over- and under-represented", "rai:dataBiases"),
+    CardSection("People", "who can be recognised, and how they are protected", "rai:personalSensitiveInformation"),
+    CardSection("Social impact", "who may be harmed or helped by models trained on it", "rai:dataSocialImpact"),
+    CardSection(
+        "Maintenance",
+        "who is responsible, how errors and removal requests are handled",
+        "rai:dataReleaseMaintenancePlan",
+    ),
+)
+
+
+def parse_judgement(text: str | None) -> dict[str, str]:
+    """Title → text of the sections in a judgement file; "" → its other paragraphs, unchanged.
+
+    >>> parse_judgement("**People.** None are shown.\\n\\nSee also the paper.")
+    {'People': 'None are shown.', '': 'See also the paper.'}
+    """
+    titles = {section.title.lower(): section.title for section in CARD_SECTIONS}
+    sections: dict[str, str] = {}
+    others = []
+    for paragraph in re.split(r"\n\s*\n", (text or "").strip()):
+        bold = re.match(r"\*\*([^*\n]+?)\.?\*\*\s*", paragraph)
+        title = titles.get(bold.group(1).strip().lower()) if bold else None
+        if bold and title and paragraph[bold.end() :].strip():
+            sections[title] = " ".join(paragraph[bold.end() :].split())
+        elif paragraph.strip() and not title:
+            others.append(paragraph.strip())
+    return sections | ({"": "\n\n".join(others)} if others else {})
+
+
+def missing_sections(text: str | None) -> list[str]:
+    """Titles of the sections that are not written."""
+    return [section.title for section in CARD_SECTIONS if section.title not in parse_judgement(text)]
+
+
 def card(
     facts: Mapping[str, Any],
     layout: Literal["webdataset", "parquet"] = "webdataset",
     features: Mapping[str, Any] | None = None,
     sizes: Mapping[str, tuple[int, int]] | None = None,
-    template: str | None = None,
 ) -> str:
     """Content of `release.json` → README.md with the YAML header of the Hugging Face Hub.
 
     layout: of the release's files; for parquet the header also has the `features` of the columns and the `sizes`
-    (images, bytes) of the splits. template: another text of the card (Jinja, sandboxed). The sections come from
-    `provenance.judgement` (Markdown).
-
-    Raises BadConfig for a template with an error or an unknown field.
+    (images, bytes) of the splits. The sections come from `provenance.judgement` (Markdown).
     """
-    from jinja2 import StrictUndefined, TemplateError
-    from jinja2.sandbox import SandboxedEnvironment
+    from jinja2 import Environment, StrictUndefined
 
-    text = template or files("driftline.curate.release").joinpath("templates/card.md.j2").read_text(encoding="utf-8")
-    environment = SandboxedEnvironment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    text = files("driftline.curate.release").joinpath("templates/card.md.j2").read_text(encoding="utf-8")
+    environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["md"] = plain
-    info = "" if layout == "webdataset" else _dataset_info(features or {}, sizes or {})
     judgement = facts["provenance"].get("judgement")
     complete: dict[str, Any] = {"answers": {}, "file_changes": {}, **facts, "provenance": _ordered(facts)}
     complete["licence_list"] = listed(facts)
     creator, contact = maker(facts)
-    try:
-        return environment.from_string(text).render(
-            **complete,
-            absent=_absent(facts),
-            filled=[b for b in facts["buckets"] if any(facts["per_class"].get(str(b["index"]), {}).values())]
-            or facts["buckets"],
-            prepared=prepared_text(complete["file_changes"]),
-            altered=sum(n for what, n in complete["file_changes"].items() if alters(what)),
-            label_rule=rule_text(facts["provenance"]["validation"]),
-            answers_given=answers_text(complete["answers"]),
-            size=_size(facts["images"]),
-            layout=layout,
-            dataset_info=info,
-            licence_header=_licence_header(complete["licence_list"]),
-            creator=creator,
-            contact=contact,
-            time_span=coverage(facts),
-            agreement_texts=agreement_texts(facts["provenance"].get("agreement")),
-            judged=section_text(judgement),
-            judged_otherwise=parse_judgement(judgement).get("", ""),
-        )
-    except TemplateError as error:
-        raise BadConfig(
-            f"The card's template cannot be filled: {error}.",
-            f"Available fields: {', '.join(sorted(facts))}.",
-            "Correct the file release.card.",
-        ) from None
+    return environment.from_string(text).render(
+        **complete,
+        absent=_absent(facts),
+        filled=[b for b in facts["buckets"] if any(facts["per_class"].get(str(b["index"]), {}).values())]
+        or facts["buckets"],
+        prepared=prepared_text(complete["file_changes"]),
+        altered=sum(n for what, n in complete["file_changes"].items() if alters(what)),
+        label_rule=rule_text(facts["provenance"]["validation"]),
+        answers_given=answers_text(complete["answers"]),
+        size=_size(facts["images"]),
+        layout=layout,
+        dataset_info="" if layout == "webdataset" else _dataset_info(features or {}, sizes or {}),
+        licence_header=_licence_header(complete["licence_list"]),
+        creator=creator,
+        contact=contact,
+        time_span=coverage(facts),
+        agreement_texts=agreement_texts(facts["provenance"].get("agreement")),
+        judged=section_text(judgement),
+        judged_otherwise=parse_judgement(judgement).get("", ""),
+    )
 
 
 def _absent(facts: Mapping[str, Any]) -> str:
@@ -159,3 +195,26 @@ def _size(n: int) -> str:
     """
     steps = [(10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M")]
     return next((name for limit, name in steps if n < limit), "10M<n<100M")
+
+
+def time_span(facts: Mapping[str, Any]) -> list[str]:
+    """Begin of the first bucket and end of the last one, as far as they are known."""
+    starts = [b["start"] for b in facts["buckets"] if b["start"]]
+    ends = [b["end"] for b in facts["buckets"] if b["end"]]
+    return [*starts[:1], *ends[-1:]]
+
+
+def coverage(facts: Mapping[str, Any]) -> str:
+    """The time span as an interval of ISO 8601; "" if an end is not known."""
+    span = time_span(facts)
+    return "/".join(span) if len(span) == 2 else ""
+
+
+def maker(facts: Mapping[str, Any]) -> tuple[str, str]:
+    """Name and contact of who publishes the release; "not stated" where the settings do not say it.
+
+    >>> maker({"provenance": {"author": "A Lab <lab@example.org>"}}), maker({"provenance": {"author": "A Lab"}})
+    (('A Lab', 'lab@example.org'), ('A Lab', 'not stated'))
+    """
+    name, bracket, contact = (facts["provenance"].get("author") or "").partition("<")
+    return name.strip() or NOT_STATED, contact.rstrip("> ") if bracket and contact.rstrip("> ") else NOT_STATED

@@ -15,16 +15,16 @@ from driftline.curate.core.errors import without_secrets
 from driftline.curate.foreign.escaping import no_formula
 from driftline.curate.images.near_duplicates import copy_report
 from driftline.curate.metadata.schema import replaced
+from driftline.curate.release.changes import changes_markdown, withdrawn_csv
 from driftline.curate.release.croissant import croissant_tars
 from driftline.curate.release.data_card import card
 from driftline.curate.release.format import FORMAT, METADATA
+from driftline.curate.release.identity import FILE as MANIFEST
+from driftline.curate.release.identity import bucket_identities, unlabelled_of
 from driftline.curate.release.licences import NOT_STATED, licence_list
 from driftline.curate.release.packing import Packed
 from driftline.curate.release.selection import represented
 from driftline.curate.release.settings import ReleaseSettings
-from driftline.curate.release.versions.changelog import changes_markdown, withdrawn_csv
-from driftline.curate.release.versions.identity import FILE as MANIFEST
-from driftline.curate.release.versions.identity import bucket_identities, unlabelled_of
 
 TO_CUT = r"[?#]|//[^/]*@"  # addresses with something that may not be published
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
@@ -42,14 +42,13 @@ def write_release(
     copies: npt.NDArray[np.int64] | None = None,
     changes: Mapping[str, Any] | None = None,
     withdrawn: Sequence[tuple[str, str, str]] = (),
-    template: str | None = None,
     unlabelled: tuple[int, Mapping[str, int], Packed] | None = None,
 ) -> dict[str, Any]:
     """Write all files of a release except the tars in `out/shards`; returns the content of `release.json`.
 
     packed: its N rows have the known columns of METADATA. vectors: name → (N, D) float16, in the order of the rows, as
     are `splits` and `copies` (groups of near copies; None: not searched). changes: from `changes_since`, if there is a
-    previous release. withdrawn: rows of WITHDRAWN.csv. template: of the card (None: driftline's). unlabelled: number of
+    previous release. withdrawn: rows of WITHDRAWN.csv. unlabelled: number of
     images in `unlabelled.parquet`, reason → photos that are not there because of the tests, and what tars in
     `out/unlabelled` hold. SHA256SUMS is written last.
     """
@@ -102,7 +101,7 @@ def write_release(
         write_text(out / "CHANGES.md", changes_markdown(changes, settings.version))
     tars = {f"shards/{name}": digest for name, digest in packed.sums.items()}
     write_croissant(out, facts, table, tars)
-    write_text(out / "README.md", card(facts, template=template))
+    write_text(out / "README.md", card(facts))
     seal(out, tars | {f"unlabelled/{name}": digest for name, digest in further.sums.items()})
     return facts
 

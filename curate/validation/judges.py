@@ -26,7 +26,7 @@ from driftline.curate.core.seeding import name_for
 from driftline.curate.foreign.http import AGAIN, Client, Policy, Temporary, repeat
 from driftline.curate.retrieval.settings import Concept
 from driftline.curate.validation.answers.answers import JUDGE, table_of
-from driftline.curate.validation.answers.stored import Answers
+from driftline.curate.validation.answers.stored import StoredAnswers
 from driftline.curate.validation.answers.verdicts import people_alone, tally
 from driftline.curate.validation.asking.batches import NONE, expected_of
 from driftline.curate.validation.settings import JudgeSettings, ValidationSettings
@@ -183,7 +183,7 @@ def ask_endpoint(
     question: Question,
     photos: Mapping[str, str],
     load: Load,
-    stored: Answers,
+    stored: StoredAnswers,
     run_log: RunLog,
     ask: bool = True,
 ) -> dict[str, Said]:
@@ -239,7 +239,7 @@ def judged(
     load: Load,
     vectors_of: Callable[[list[str]], npt.NDArray[Any]],
     queries: npt.NDArray[Any],
-    stored: Answers,
+    stored: StoredAnswers,
     run_log: RunLog,
     ask: bool = True,
 ) -> pa.Table:

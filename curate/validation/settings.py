@@ -10,6 +10,7 @@ from driftline.curate.core.settings import SPEED, Form, Positive, Section, Stage
 
 ASK = Stages(("ask", "publish"))  # what workers see
 TALLY = Stages(("tally", "publish"))  # how their answers are counted
+FORGOTTEN = "forgotten.parquet"  # in a run folder: verdicts and counts whose answers were deleted
 
 
 class Price(NamedTuple):

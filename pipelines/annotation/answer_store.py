@@ -3,12 +3,11 @@
 import json
 import sqlite3
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from threading import Lock
-from types import MappingProxyType
 from typing import Any
 
 from driftline.curate.core.atomic_io import check_format, private
@@ -17,7 +16,6 @@ from driftline.curate.core.files import connect
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.validation.answers.answers import hashed
 from driftline.curate.validation.asking.batches import NONE, write_results
-from driftline.pipelines.annotation.tables import SCHEMA, VIEWS, with_parts
 
 FORMAT = 2
 OLD = "Export its answers with the driftline that wrote it (annotate DIR --export), then rename it: the CSV counts."
@@ -28,6 +26,30 @@ COLUMNS = (
 )  # fmt: skip
 AGREEMENT_SECONDS = 5.0  # between two computations of the agreement
 RECENT = 2000  # last screens, whose images the agreement counts
+SCHEMA = """
+CREATE TABLE answers (
+    annotator TEXT NOT NULL, item TEXT NOT NULL, labels TEXT NOT NULL, sensitive INTEGER NOT NULL,
+    seconds INTEGER NOT NULL, number INTEGER NOT NULL, page TEXT NOT NULL, undone INTEGER NOT NULL,
+    PRIMARY KEY (annotator, item)
+);
+CREATE TABLE skipped (
+    annotator TEXT NOT NULL, item TEXT NOT NULL, comment TEXT NOT NULL, PRIMARY KEY (annotator, item)
+);
+CREATE TABLE shown (
+    annotator TEXT NOT NULL, item TEXT NOT NULL, said TEXT NOT NULL, PRIMARY KEY (annotator, item)
+);
+CREATE INDEX by_number ON answers (number);
+CREATE INDEX by_item ON answers (item, undone, labels);
+"""
+VIEWS = """
+PRAGMA temp_store = MEMORY;
+CREATE TEMP TABLE elsewhere (annotator TEXT NOT NULL, item TEXT NOT NULL, labels TEXT NOT NULL);
+CREATE INDEX temp.elsewhere_by_item ON elsewhere (item, labels);
+CREATE INDEX temp.elsewhere_by_annotator ON elsewhere (annotator, item);
+CREATE TEMP VIEW own AS SELECT * FROM answers WHERE NOT undone AND labels <> '[]';
+CREATE TEMP VIEW counted AS
+    SELECT annotator, item, labels FROM own UNION ALL SELECT annotator, item, labels FROM elsewhere;
+"""
 
 
 @dataclass(frozen=True)
@@ -138,7 +160,7 @@ class AnswerStore:
     def following(self, annotator: str, n: int = 2) -> list[str]:
         """The next `n` open items of this annotator's queue, skipped ones last; at most `per_worker` in total."""
         done = self._done(annotator)
-        last = self._noted("skipped", annotator)
+        last = self._skipped(annotator)
         left = [item for item in self.queue(annotator) if item in last and item not in done] if last else []
         first = (item for item in self.queue(annotator) if item not in done and item not in last)
         return list(islice(chain(first, left), self._affordable(annotator, n)))
@@ -146,8 +168,7 @@ class AnswerStore:
     def unanswered(self, annotator: str, candidates: Iterable[str], n: int, page: str) -> list[str]:
         """The first `n` of some items for the grid of a concept: open, neither answered by this annotator nor left to
         the other mode; at most `per_worker` items in total."""
-        left = """SELECT item FROM answers WHERE annotator = ?1 AND page = ?2 AND labels = '[]' AND NOT undone
-            UNION SELECT item FROM parts WHERE annotator = ?1 AND page = ?2 AND NOT undone"""
+        left = "SELECT item FROM answers WHERE annotator = ? AND page = ? AND labels = '[]' AND NOT undone"
         done = self._done(annotator) | {row[0] for row in self._database.execute(left, (annotator, page))}
         return list(islice((item for item in candidates if item not in done), self._affordable(annotator, n)))
 
@@ -165,7 +186,7 @@ class AnswerStore:
         answered."""
         open_ones = """SELECT item FROM (SELECT item, COUNT(*) AS n FROM counted GROUP BY item, labels)
             GROUP BY item HAVING COUNT(*) > 1 AND MAX(n) < ?"""
-        done, last = self.answered(annotator), self._noted("skipped", annotator)
+        done, last = self.answered(annotator), self._skipped(annotator)
         left = (row[0] for row in self._database.execute(open_ones, (agree,)) if row[0] not in done)
         return sorted(left, key=lambda item: (item in last, item))
 
@@ -184,29 +205,18 @@ class AnswerStore:
 
         Raises BadInput for an item that is not in the batch.
         """
-        self._note("skipped", annotator, item, comment)
-
-    def flag(self, annotator: str, item: str, comment: str) -> None:
-        """Mark an item for the people who run the project; its place in the queue stays. Raises as `skip` does."""
-        self._note("flagged", annotator, item, comment)
-
-    def flagged(self, annotator: str, item: str) -> bool:
-        """Whether this annotator flagged an item."""
-        return item in self._noted("flagged", annotator)
-
-    def _noted(self, table: str, annotator: str) -> set[str]:
-        return {r[0] for r in self._database.execute(f"SELECT item FROM {table} WHERE annotator = ?", (annotator,))}
-
-    def _note(self, table: str, annotator: str, item: str, comment: str) -> None:
         if item not in self.batch["items"]:
             raise BadInput(f"The item {item!r} is not in the batch.")
         text = " ".join(comment.split())[:LONGEST]
         with self._lock:
             self._database.execute(
-                f"INSERT INTO {table} VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET comment = excluded.comment "
+                "INSERT INTO skipped VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET comment = excluded.comment "
                 "WHERE excluded.comment <> ''",
                 (annotator, item, text),
             )
+
+    def _skipped(self, annotator: str) -> set[str]:
+        return {r[0] for r in self._database.execute("SELECT item FROM skipped WHERE annotator = ?", (annotator,))}
 
     def answer(self, annotator: str, item: str, labels: list[str], sensitive: bool, seconds: int) -> None:
         """Store an answer; it is on disk when this returns. A second answer to the same item replaces the first.
@@ -222,11 +232,9 @@ class AnswerStore:
         sensitive: bool = False,
         seconds: int = 0,
         page: str = "",
-        grids: Mapping[str, Collection[str]] = MappingProxyType({}),
     ) -> None:
         """Store the answers of one screen: all or none, and `undo` takes all back. answers: item → labels; without
         labels, an image of a grid stays open for the other mode. seconds: for the screen. page: concept of the grid.
-        grids: item → the concepts in whose grids it stands; one with several is answered when it was in all of them.
 
         Raises BadInput as `answer` does.
         """
@@ -237,10 +245,6 @@ class AnswerStore:
             with self._database:  # one transaction
                 self._database.execute("BEGIN IMMEDIATE")
                 (last,) = self._database.execute("SELECT COALESCE(MAX(number), 0) FROM answers").fetchone()
-                answers = {
-                    item: with_parts(self._database, (annotator, item, page), labels, last + 1, grids.get(item, ()))
-                    for item, labels in answers.items()
-                }
                 self._database.executemany(
                     "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, 0)",
                     [
@@ -263,28 +267,21 @@ class AnswerStore:
     def undo(self, annotator: str) -> str | None:
         """Take back the answers of this annotator's last screen; returns the concept of its grid, "" for another
         screen, None if there is no answer. They stay in the file, and `undone` shows them."""
-        last = """SELECT page, number FROM answers WHERE annotator = ?1 AND NOT undone
-            UNION SELECT page, number FROM parts WHERE annotator = ?1 AND NOT undone ORDER BY number DESC LIMIT 1"""
+        last = "SELECT page, number FROM answers WHERE annotator = ? AND NOT undone ORDER BY number DESC LIMIT 1"
         with self._lock:
             row = self._database.execute(last, (annotator,)).fetchone()
             if row is None:
                 return None
-            items = []
-            for table in ("answers", "parts"):
-                take_back = f"UPDATE {table} SET undone = 1 WHERE annotator = ? AND number = ? RETURNING item"
-                items += [item for (item,) in self._database.execute(take_back, (annotator, row[1]))]
-            self._recount(items)
+            take_back = "UPDATE answers SET undone = 1 WHERE annotator = ? AND number = ? RETURNING item"
+            items = self._database.execute(take_back, (annotator, row[1])).fetchall()
+            self._recount(item for (item,) in items)
         return str(row[0])
 
     def undone(self, annotator: str, page: str = "") -> dict[str, list[str]]:
         """Item → labels of the answers that this annotator took back on a grid, or one by one (""), since then not
         given again."""
-        labels: dict[str, list[str]] = {}
-        for table in ("answers", "parts"):
-            query = f"SELECT item, labels FROM {table} WHERE annotator = ? AND page = ? AND undone"
-            rows = self._database.execute(query, (annotator, page))
-            labels |= {item: json.loads(text) for item, text in rows}
-        return labels
+        query = "SELECT item, labels FROM answers WHERE annotator = ? AND page = ? AND undone"
+        return {item: json.loads(text) for item, text in self._database.execute(query, (annotator, page))}
 
     def closed_elsewhere(self) -> int:
         """How many items have the answers of `workers` people without those of this file."""
@@ -317,12 +314,11 @@ class AnswerStore:
         return same / pairs if pairs else None
 
     def comments(self) -> list[dict[str, Any]]:
-        """Photo, annotator and comment of every flagged image, and of every skipped one that has a comment."""
-        query = """SELECT item, annotator, comment, 0 FROM skipped WHERE comment != ''
-            UNION ALL SELECT item, annotator, comment, 1 FROM flagged ORDER BY 1, 2, 4"""
+        """Photo, annotator and comment of every skipped image that has a comment."""
+        query = "SELECT item, annotator, comment FROM skipped WHERE comment != '' ORDER BY item, annotator"
         return [
-            {"photo": self.batch["items"][i], "annotator": who, "comment": text, "flagged": bool(flagged)}
-            for i, who, text, flagged in self._database.execute(query)
+            {"photo": self.batch["items"][i], "annotator": who, "comment": text}
+            for i, who, text in self._database.execute(query)
             if i in self.batch["items"]  # it may have been withdrawn
         ]
 

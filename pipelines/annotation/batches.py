@@ -17,8 +17,6 @@ import pyarrow.parquet as pq
 
 from driftline.curate.core.errors import BadConfig, MissingFile
 from driftline.curate.core.parsing import rows_of
-from driftline.curate.foreign.s3 import S3
-from driftline.curate.foreign.s3 import client as s3_client
 from driftline.curate.metadata.withdrawals import NAME, withdrawals
 from driftline.curate.validation.answers.answers import of_people, read_answers, read_lines
 from driftline.curate.validation.answers.stored import merged
@@ -28,9 +26,8 @@ from driftline.curate.validation.asking.crowd import round_folder
 from driftline.pipelines.annotation.answer_store import COLUMNS, AnswerStore, unstored
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import folder_of
-from driftline.pipelines.stages.ask import JUDGED, answers_of, results_files, standing_of
+from driftline.pipelines.stages.ask import answers_of, results_files, standing_of
 
-MAX_HOURS = 7 * 24  # validity of a URL that S3 signs
 MAX_INLINE = 65_000  # bytes of an image that is put into its own URL
 
 
@@ -90,18 +87,18 @@ def _after(batch: OpenBatch, folder: Path, number: int, facts: dict[str, Any]) -
     return OpenBatch(folder, number, facts, before)
 
 
-def grids_of(context: Context) -> dict[str, list[str]]:
-    """Id → the concepts in whose grids a candidate stands: those for which it is asked, of others for which it may be
-    asked in a later round."""
+def grid_of(context: Context) -> dict[str, str]:
+    """Id → the concept in whose grid a candidate stands: the one for which it is asked, of others the one for which it
+    may be asked in a later round. A photo of several concepts stands in none: it is asked one by one."""
     table = pq.read_table(folder_of(context.root, "retrieve") / "candidates.parquet", columns=["id", "concept", "fate"])
-    expected: dict[str, list[str]] = {}
+    concepts: dict[str, list[str]] = {}
     for fates in (("kept", "background"), ("surplus", "reserve")):
         rows = table.filter(pc.is_in(table["fate"], value_set=pa.array(fates)))
         new: dict[str, list[str]] = {}
         for id_, concept in rows_of(rows, "id", "concept"):
             new.setdefault(id_, []).append(concept)
-        expected = new | expected
-    return expected
+        concepts = new | concepts
+    return {id_: concept for id_, (concept, *more) in concepts.items() if not more}
 
 
 def local_files(context: Context) -> list[tuple[Path, Path]]:
@@ -143,76 +140,33 @@ def answers_so_far(context: Context, facts: dict[str, Any]) -> tuple[list[dict[s
     return [row for row in of_people(table).to_pylist() if row["fault"] is None], bool(own)
 
 
-def write_batches(
-    context: Context,
-    platforms: list[str],
-    out: Path,
-    images: str | None,
-    hours: float,
-    rules: S3,
-    predictions: bool = False,
-) -> dict[str, dict[str, int]]:
+def write_batches(context: Context, platforms: list[str], out: Path, images: str | None) -> dict[str, dict[str, int]]:
     """Write the open batch as the files of each platform; returns counts by platform.
 
-    images: where workers find the images: a URL prefix, `s3://bucket/prefix` (they are uploaded, and the URLs are
-    signed for `hours`), or `inline` (in the CSV; for small images). None: as configured. predictions: with the answers
-    of judges, for platforms that show them.
+    images: where workers find the images: a URL prefix, or `inline` (in the CSV; for small images). None: as
+    configured.
     """
     writers = {name: PLATFORMS.resolve(name) for name in platforms}
     batch = open_batch(context)
-    addresses = _addresses(batch.images(), images or context.config.validation.image_base_url, hours, rules)
+    addresses = _addresses(batch.images(), images or context.config.validation.image_base_url)
     concepts = context.config.retrieve.complete_concepts()
-    facts = batch.facts | ({"opinions": opinions_of(context, batch)} if predictions else {})
-    return {name: write(facts, addresses, concepts, out / name) for name, write in writers.items()}
+    return {name: write(batch.facts, addresses, concepts, out / name) for name, write in writers.items()}
 
 
-def opinions_of(context: Context, batch: OpenBatch) -> dict[str, list[dict[str, Any]]]:
-    """item → answers of judges, rows of ANSWERS. Raises MissingFile if the run has none."""
-    path = folder_of(context.root, "ask") / JUDGED
-    if not path.is_file():
-        raise MissingFile(
-            f"{context.root} has no answers of judges.",
-            "Expected validation.judges.",
-            f"Name judges in {context.root / 'driftline.yaml'}, then: driftline run {context.root} --until ask.",
-        )
-    item_of = {id_: item for item, id_ in batch.facts["items"].items()}
-    by_item: dict[str, list[dict[str, Any]]] = {}
-    for row in pq.read_table(path).to_pylist():
-        if row["fault"] is None and row["id"] in item_of:
-            by_item.setdefault(item_of[row["id"]], []).append(row)
-    return by_item
-
-
-def _addresses(files: Mapping[str, Path], place: str, hours: float, rules: S3) -> dict[str, str]:
-    kinds = {item: mimetypes.guess_type(path.name)[0] or "application/octet-stream" for item, path in files.items()}
+def _addresses(files: Mapping[str, Path], place: str) -> dict[str, str]:
     if place == "inline":
         if large := [p for p in files.values() if p.stat().st_size > MAX_INLINE]:
             raise BadConfig(
                 f"{len(large)} images are larger than {MAX_INLINE:,} bytes (first: {large[0].name}).",
                 "Expected small images for --image-base-url inline.",
-                "Set --image-base-url to a URL or s3://bucket/prefix.",
+                "Set --image-base-url to a URL.",
             )
+        kinds = {item: mimetypes.guess_type(path.name)[0] or "application/octet-stream" for item, path in files.items()}
         return {
             item: f"data:{kinds[item]};base64,{base64.b64encode(path.read_bytes()).decode()}"
             for item, path in files.items()
         }
     parts = urlsplit(place)
-    if parts.scheme == "s3" and parts.netloc:
-        if not 0 < hours <= MAX_HOURS:
-            raise BadConfig(f"--hours is {hours:g}.", f"Expected more than 0 and at most {MAX_HOURS}, the limit of S3.")
-        return _signed(files, parts.netloc, parts.path.strip("/"), hours, rules, kinds)
     if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise BadConfig(f"--image-base-url is {place!r}.", "Expected http(s)://…, s3://bucket/prefix or inline.")
+        raise BadConfig(f"--image-base-url is {place!r}.", "Expected http(s)://… or inline.")
     return {item: f"{place.rstrip('/')}/{path.name}" for item, path in files.items()}
-
-
-def _signed(
-    files: Mapping[str, Path], bucket: str, prefix: str, hours: float, rules: S3, kinds: Mapping[str, str]
-) -> dict[str, str]:
-    service = s3_client(rules, keys=True)
-    addresses = {}
-    for item, path in files.items():
-        target = {"Bucket": bucket, "Key": f"{prefix}/{path.name}" if prefix else path.name}
-        service.put_object(**target, Body=path.read_bytes(), ContentType=kinds[item])
-        addresses[item] = service.generate_presigned_url("get_object", Params=target, ExpiresIn=int(hours * 3600))
-    return addresses

@@ -27,7 +27,7 @@ from driftline.curate.retrieval.settings import BACKGROUND
 from driftline.curate.validation.answers.answers import worker_key
 from driftline.curate.validation.asking.batches import NONE, expected_of, question_page
 from driftline.pipelines.annotation.answer_store import AnswerStore, unstored
-from driftline.pipelines.annotation.batches import answers_so_far, grids_of, open_batch
+from driftline.pipelines.annotation.batches import answers_so_far, grid_of, open_batch
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.web.local_server import LOOPBACK, guarded, local_app
 from driftline.pipelines.web.rendering import template
@@ -79,7 +79,7 @@ def application(
     for path in ("/", "/label", "/conflicts", "/grid"):
         app.on("GET", path)(getattr(pages, path[1:] or "start"))
     app.on("GET", "/image/{item}")(pages.image)
-    for path in ("/answer", "/skip", "/flag", "/undo", "/reject", "/finish"):
+    for path in ("/answer", "/skip", "/undo", "/reject", "/finish"):
         app.on("POST", path)(getattr(pages, path[1:]))
     style = re.search(r"<style>(.*?)</style>", pages.question, re.S)
     digest = base64.b64encode(hashlib.sha256((style.group(1) if style else "").encode()).digest()).decode()
@@ -99,12 +99,11 @@ class Pages:
         self.results = context.root / context.config.validation.answers / f"{batch.name('annotate')}.csv"
         self.page, self.bar = (template(PACKAGE, f"{name}.html.j2", share=share_text) for name in ("annotate", "asked"))
         self.question = question_page(context.config.retrieve.complete_concepts())
-        expected = grids_of(context)
-        self.grids = {item: expected.get(id_, []) for item, id_ in self.store.batch["items"].items()}
+        grid = grid_of(context)
         self.candidates: dict[str, list[str]] = {}  # concept → its items
-        for _, item in sorted((id_, item) for item, id_ in self.store.batch["items"].items()):
-            for concept in self.grids[item]:
-                self.candidates.setdefault(concept, []).append(item)
+        for id_, item in sorted((id_, item) for item, id_ in self.store.batch["items"].items()):
+            if id_ in grid:
+                self.candidates.setdefault(grid[id_], []).append(item)
 
     def waiting(self) -> str:
         """How many images are open, and how many are not."""
@@ -137,8 +136,7 @@ class Pages:
         item, *after = coming
         fields = {"item": item, "annotator": annotator, "begun": str(int(time.time())), "view": view}
         progress = self.store.progress(annotator)
-        flagged = self.store.flagged(annotator, item)
-        bar = self.bar.render(fields=fields, annotator=annotator, progress=progress, note=note, flagged=flagged)
+        bar = self.bar.render(fields=fields, annotator=annotator, progress=progress, note=note)
         hidden = "".join(f'<input type="hidden" name="{name}" value="{html.escape(v)}">' for name, v in fields.items())
         head = (
             "".join(f'<link rel="prefetch" href="image/{i}" as="image">' for i in after)
@@ -208,15 +206,9 @@ class Pages:
 
     def skip(self, body: bytes) -> Response:
         """With a comment, which may be empty."""
-        return self._noted(Form.of(body), self.store.skip)
-
-    def flag(self, body: bytes) -> Response:
-        """As `skip`, but the image stays."""
-        return self._noted(Form.of(body), self.store.flag)
-
-    def _noted(self, form: Form, note: Callable[[str, str, str], None]) -> Response:
+        form = Form.of(body)
         with self._noting:  # one writes the file
-            note(form.annotator, form.text("item"), form.text("comment"))
+            self.store.skip(form.annotator, form.text("item"), form.text("comment"))
             write_secret(self.store.path.with_suffix(".comments.json"), self.store.comments())
         return form.back()
 
@@ -233,7 +225,7 @@ class Pages:
         concept, wrong, shown = form.text("concept"), set(form.texts("wrong")), form.texts("shown")
         marked = [] if concept == BACKGROUND else [NONE]
         answers = {item: marked if item in wrong else sorted(expected_of(concept)) for item in shown}
-        self.store.answer_together(form.annotator, answers, seconds=form.seconds, page=concept, grids=self.grids)
+        self.store.answer_together(form.annotator, answers, seconds=form.seconds, page=concept)
         return form.back(concept)
 
     def finish(self, body: bytes) -> Response:

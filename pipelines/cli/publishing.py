@@ -23,8 +23,7 @@ def check_target(to: str | None, formats: list[str]) -> None:
 
 def publish(folder: Path, to: str, dry_run: bool, settings: Any) -> tuple[dict[str, Any], str]:
     """Publish an exported folder, or only show what would be sent; (for --json, for people)."""
-    from driftline.curate.publishing import PUBLISHERS
-    from driftline.curate.publishing.plan import plan_of, table
+    from driftline.curate.publishing import PUBLISHERS, plan_of, table
 
     kind, _, place = to.partition(":")
     plan = plan_of(folder)

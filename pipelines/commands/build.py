@@ -230,7 +230,7 @@ def status(
 
 def _deleted(folder: Path) -> tuple[Answer, list[str]]:
     """What was deleted of people's answers or is being deleted: for --json, and as lines."""
-    from driftline.curate.validation.answers import FORGOTTEN
+    from driftline.curate.validation.settings import FORGOTTEN
     from driftline.pipelines.run.state import INTENT
 
     if (folder / INTENT).is_file():
@@ -238,7 +238,7 @@ def _deleted(folder: Path) -> tuple[Answer, list[str]]:
         return {"deleting": True}, [line]
     if not (folder / FORGOTTEN).is_file():
         return {}, []
-    from driftline.curate.validation.answers.standing import briefly
+    from driftline.curate.validation.answers.stored import briefly
 
     entries, lines = briefly(folder)
     return {"answers_deleted": entries}, lines

@@ -118,7 +118,7 @@ def forget(run: Place, *, yes: bool = False) -> Shown[Answer]:
 
     yes: Delete what is listed.
     """
-    from driftline.curate.validation.answers.standing import briefly
+    from driftline.curate.validation.answers.stored import briefly
     from driftline.pipelines.run.leaving import forget
 
     folder = path_of(run)

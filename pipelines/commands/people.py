@@ -64,26 +64,19 @@ def annotate(
 
 @action("driftline batch photos2024 --format turkle --out for-turkle", "Label", completes={"format": "platforms"})
 def batch(
-    run: Place, *, format: Names, out: Place, image_base_url: str | None = None, hours: float = 72.0,
-    profile: str | None = None, endpoint: str | None = None, predictions: bool = False, settings: Settings = (),
-) -> Shown[dict[str, Any]]:  # fmt: skip
+    run: Place, *, format: Names, out: Place, image_base_url: str | None = None, settings: Settings = ()
+) -> Shown[dict[str, Any]]:
     """Write the open batch as files for a platform or tool.
 
     format NAME: Platforms (driftline list platforms).
     out DIR: Folder; each format gets a subfolder.
-    image_base_url URL: Where the images are: https://…, s3://bucket/prefix (signed URLs) or inline.
-    hours N: s3: for how long the signed URLs are valid.
-    profile NAME: s3: AWS profile.
-    endpoint URL: s3: a compatible server.
-    predictions: label-studio: show annotators the answers of judges.
+    image_base_url URL: Where the images are: https://… or inline.
     """
-    from driftline.curate.foreign.s3 import S3
     from driftline.pipelines.annotation.batches import write_batches
 
     folder = guarded_out(path_of(out))
-    rules = S3(profile=profile, endpoint=endpoint)
     context = context_of_last(path_of(run), changes_of(settings), True)
-    counts = write_batches(context, several(format), folder, image_base_url, hours, rules, predictions=predictions)
+    counts = write_batches(context, several(format), folder, image_base_url)
     notes = [path.read_text() for name in counts if (path := folder / name / "README.txt").is_file()]
     text = "\n".join([counts_text(counts, folder), *notes]).rstrip()
     return Shown({"out": str(folder), "batches": counts}, text)

@@ -71,7 +71,7 @@ def export(
         why = "they are local files, or their address has a query and release.columns lacks url"
         print(f"Warning: {without:,} photos have no address, so nobody can fetch them: {why}.", file=sys.stderr)
     if to is not None:
-        from driftline.curate.publishing.plan import Settings
+        from driftline.curate.publishing import Settings
 
         settings = Settings(public, None if token_file is None else path_of(token_file), endpoint, profile)
         sent = publish(place / names[0], to, dry_run, settings)
@@ -88,7 +88,7 @@ def _opened_stream(source: Path) -> Any:
 def _opened_release(source: Path, strict: bool) -> Any:
     """The release after a test of its bytes. Raises BadConfig for a card with gaps where that is asked for."""
     from driftline.curate.release import Release
-    from driftline.curate.release.card_sections import missing_sections
+    from driftline.curate.release.data_card import missing_sections
 
     opened = Release.open(source)
     opened.verify()
@@ -163,7 +163,7 @@ def compare(
 
 def _compared_releases(first: Path, second: Path) -> Shown[Answer]:
     from driftline.curate.release import Release
-    from driftline.curate.release.versions.comparison import compare_releases, comparison_text
+    from driftline.curate.release.changes import compare_releases, comparison_text
 
     comparison = compare_releases(Release.open(first), Release.open(second))
     problem = DriftlineError("No score on A may be compared with one on B.", "", "The reasons are above.")

@@ -23,11 +23,11 @@ from driftline.curate.metadata.withdrawals import NAME, Withdrawal, address_dige
 from driftline.curate.release.format import Release
 from driftline.curate.store.database import open_store
 from driftline.curate.store.upkeep import answers_to, delete_answers
-from driftline.curate.validation.answers import FORGOTTEN
 from driftline.curate.validation.answers.answers import ANSWERS, KEY, people_of
-from driftline.curate.validation.answers.standing import briefly, deletions, freeze
+from driftline.curate.validation.answers.stored import briefly, deletions, freeze
 from driftline.curate.validation.asking.batches import read_batch
 from driftline.curate.validation.asking.crowd import REJECTIONS
+from driftline.curate.validation.settings import FORGOTTEN
 from driftline.pipelines.annotation.batches import export_all, local_files
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.reporting.photos import history

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from driftline.curate.core.atomic_io import TEMPORARY, fingerprint
 from driftline.curate.core.errors import BadConfig, DriftlineError, Unconfirmed, Unfinished, UnknownName, Waiting
 from driftline.curate.core.files import look_again, one_walk
-from driftline.curate.validation.answers import FORGOTTEN
+from driftline.curate.validation.settings import FORGOTTEN
 from driftline.pipelines.run import attempt
 from driftline.pipelines.run.stage import Context, Stage, reasons_text
 from driftline.pipelines.run.state import (

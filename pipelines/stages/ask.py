@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from driftline.curate.core.atomic_io import write_parquet
 from driftline.curate.core.errors import BadInput
 from driftline.curate.retrieval.settings import BACKGROUND
-from driftline.curate.validation.answers import FORGOTTEN
+from driftline.curate.validation.settings import FORGOTTEN
 from driftline.pipelines.run.stage import Context, Counts, Records, Stage
 from driftline.pipelines.stages.embed import spec_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from driftline.curate.validation.answers.standing import Standing
-    from driftline.curate.validation.answers.stored import Answers
+    from driftline.curate.validation.answers.stored import Standing, StoredAnswers
     from driftline.curate.validation.judges import Alone
 
 JUDGED = "judged.parquet"  # answers of judges, a table of ANSWERS
@@ -161,7 +160,7 @@ def results_files(context: Context) -> list[Path]:
     return sorted(p for p in folder.glob("*.*") if p.suffix in (".csv", ".json")) if folder.is_dir() else []
 
 
-def answers_of(context: Context, bucketed: Path, make: bool = True) -> Answers:
+def answers_of(context: Context, bucketed: Path, make: bool = True) -> StoredAnswers:
     """The answers of people to all batches: in the run's store, without one beside the batches. make: see
     `worker_key`."""
     import pyarrow.parquet as pq
@@ -169,8 +168,7 @@ def answers_of(context: Context, bucketed: Path, make: bool = True) -> Answers:
     from driftline.curate.core.parsing import rows_of
     from driftline.curate.store.database import Place
     from driftline.curate.validation.answers.answers import worker_key
-    from driftline.curate.validation.answers.standing import deletions
-    from driftline.curate.validation.answers.stored import Answers, options_of
+    from driftline.curate.validation.answers.stored import StoredAnswers, deletions, options_of
 
     folder = context.root / "batches"
 
@@ -182,15 +180,14 @@ def answers_of(context: Context, bucketed: Path, make: bool = True) -> Answers:
     options = options_of(context.config.retrieve.complete_concepts())
     place = context.store() or Place(folder)
     since = max((one["time"] for one in deletions(context.root)), default=0)
-    return Answers(place, folder, options, digests, worker_key(context.root, make), since)
+    return StoredAnswers(place, folder, options, digests, worker_key(context.root, make), since)
 
 
 def standing_of(context: Context) -> Standing:
     """The verdicts whose answers were deleted, for the photos and the page of a run now."""
     import pyarrow.parquet as pq
 
-    from driftline.curate.validation.answers.standing import Standing, standing
-    from driftline.curate.validation.answers.stored import options_of
+    from driftline.curate.validation.answers.stored import Standing, options_of, standing
     from driftline.pipelines.run.state import folder_of
 
     if not (context.root / FORGOTTEN).is_file():

@@ -20,7 +20,7 @@ from driftline.pipelines.stages.bucket import Bucket
 from driftline.pipelines.stages.embed import built_in
 
 if TYPE_CHECKING:
-    from driftline.curate.release.collection import Collection
+    from driftline.curate.release.choice import Collection
 
 
 @dataclass(frozen=True)
@@ -33,18 +33,17 @@ class Publish(Stage):
     needs: ClassVar[tuple[str, ...]] = ("ingest", "filter", "fetch", "bucket", "embed", "retrieve", "ask", "tally")
 
     def settings(self) -> Any:
-        """All settings, because the card describes the whole run, the texts that the card contains, and whether the
-        run has grown."""
+        """All settings, because the card describes the whole run, the text that the card contains, and whether the run
+        has grown."""
         config = self.context.config
-        texts = [self._text(config.release.judgement), self._text(config.release.card)]
-        return [config.identity(self.name), texts, self._grows()]
+        return [config.identity(self.name), self._judgement(), self._grows()]
 
     def check(self) -> None:
-        """The texts, lists and releases that the settings name can be read."""
+        """The text, lists and releases that the settings name can be read."""
         from driftline.curate.release import Release
 
         section = self.context.config.release
-        self._text(section.judgement), self._text(section.card)
+        self._judgement()
         self._withdrawn()
         if section.previous is not None:
             place = Release.open(self.context.path(section.previous)).path.resolve()
@@ -82,7 +81,7 @@ class Publish(Stage):
         import pyarrow.parquet as pq
 
         from driftline.curate.release import Release
-        from driftline.curate.release.collection import Collection
+        from driftline.curate.release.choice import Collection
 
         context, config, section = self.context, self.context.config, self.context.config.release
         return Collection(
@@ -100,8 +99,7 @@ class Publish(Stage):
             withdrawn=self._withdrawn(),
             previous=None if section.previous is None else Release.open(context.path(section.previous)),
             kept=pq.read_table(self.sides()) if self.sides().is_file() else None,
-            judgement=self._text(section.judgement),
-            card=self._text(section.card),
+            judgement=self._judgement(),
             backbones=self._backbones(),
             batch=config.embed.batch,
             store=context.store(),
@@ -125,13 +123,13 @@ class Publish(Stage):
         members, own = inputs["bucket"] / "members.parquet", self.context.config.collection.own_ids()
         return assign_ids(self.context.root, members, parts_of(inputs["filter"]), own)
 
-    def _text(self, name: str | None) -> str | None:
-        """A text file that the run file names."""
-        if name is None:
+    def _judgement(self) -> str | None:
+        """The sections of the card that a person wrote."""
+        if (name := self.context.config.release.judgement) is None:
             return None
         path = self.context.path(name)
         if not path.is_file():
-            raise BadConfig(f"There is no file {path}.", "Expected what release.judgement or release.card names.")
+            raise BadConfig(f"There is no file {path}.", "Expected what release.judgement names.")
         return path.read_text(encoding="utf-8")
 
     def _backbones(self) -> dict[str, EncoderSpec]:
@@ -173,7 +171,7 @@ class Publish(Stage):
             "undecided": read_json(inputs["bucket"] / "undecided.json"),
             **joined,
             "counts": {name: counts_of(self.context.root, name) for name in self.needs},
-            "judgement": self._text(config.release.judgement),
+            "judgement": self._judgement(),
         }
 
     def _grows(self) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from driftline.curate.core.atomic_io import read_json, write_parquet
-from driftline.curate.validation.answers import FORGOTTEN
+from driftline.curate.validation.settings import FORGOTTEN
 from driftline.pipelines.run.stage import Counts, Records, Stage, parts_of
 from driftline.pipelines.stages.ask import JUDGED, answers_of, batch_of, items_schema, results_files, standing_of
 from driftline.pipelines.stages.retrieve import Retrieve
@@ -18,7 +18,7 @@ from driftline.pipelines.stages.retrieve import Retrieve
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from driftline.curate.validation.asking.crowd import Catalogue, Crowd, Items
+    from driftline.curate.validation.asking.crowd import Crowd, Items
 
 
 @dataclass(frozen=True)
@@ -67,22 +67,23 @@ class Tally(Stage):
         from driftline.curate.validation.answers.verdicts import BEST
 
         config = self.context.config
-        judge = self._catalogue(inputs) if config.validation.method == "catalogue" else self._crowd(inputs)
+        reopens, crowd = config.release.short == "reopen", None
         items: Items = pq.ParquetFile(inputs["ask"] / "items.parquet").read().to_pylist()  # as `items_of`
         asked: Items = []
-        number, verdicts = 1, pa.table({})
-        to_people = judge.begin(items)
-        while to_people and judge.answered(to_people, number):
+        number, verdicts, to_people = 1, pa.table({}), items
+        if config.validation.method == "crowd":
+            crowd = self._crowd(inputs)
+            to_people = [item for item in items if crowd.alone.asks(item["id"])]
+        while to_people and (crowd is None or crowd.answered(to_people, number)):
             asked += [item | {"round": number} for item in items]
-            verdicts = judge.verdicts(asked)
-            items = self._next_items(inputs, asked, verdicts, number) if config.release.short == "reopen" else []
-            if not items and config.release.short == "reopen":
-                items = judge.known(self._unasked(inputs, asked))  # no answer is lost when the rounds are others
-            to_people = judge.again(asked, items, number >= config.validation.rounds)
-            left_out = {item["id"] for item in items} - {item["id"] for item in to_people}
-            items = [item for item in items if item["id"] not in left_out]
+            verdicts = self._by_catalogue(inputs, asked) if crowd is None else crowd.verdicts(asked)
+            items = self._next_items(inputs, asked, verdicts, number) if reopens else []
+            if not items and reopens and crowd is not None and number < config.validation.rounds:
+                items = crowd.known(self._unasked(inputs, asked))  # no answer is lost when the rounds are others
+            to_people = items
             number += 1
-        judge.write(out, asked, verdicts)
+        if crowd is not None:
+            crowd.write(out, asked, verdicts)
         schema = items_schema().append(pa.field("round", pa.int32()))
         write_parquet(out / "asked.parquet", pa.Table.from_pylist(asked, schema))
         write_parquet(out / "verdicts.parquet", verdicts)
@@ -128,15 +129,17 @@ class Tally(Stage):
         rows = [row for row in rows if row.pop("fate") in ("surplus", "reserve") and row["id"] not in ids]
         return rows
 
-    def _catalogue(self, inputs: Mapping[str, Path]) -> Catalogue:
+    def _by_catalogue(self, inputs: Mapping[str, Path], asked: Items) -> pa.Table:
+        """Verdicts by the labels of the source."""
         import pyarrow.parquet as pq
 
         from driftline.curate.core.parsing import rows_of
-        from driftline.curate.validation.asking.crowd import Catalogue
+        from driftline.curate.validation.answers.verdicts import verdicts_from_labels
+        from driftline.curate.validation.asking.crowd import asked_columns
 
-        table = pq.read_table(parts_of(inputs["filter"]), columns=["id", "label"])
-        labels = dict(rows_of(table, "id", "label"))
-        return Catalogue(labels, {c.name: c.label or c.name for c in self.context.config.retrieve.concepts})
+        labels = dict(rows_of(pq.read_table(parts_of(inputs["filter"]), columns=["id", "label"]), "id", "label"))
+        names = {c.name: c.label or c.name for c in self.context.config.retrieve.concepts}
+        return verdicts_from_labels([asked_columns(item) for item in asked], labels, names)
 
     def _crowd(self, inputs: Mapping[str, Path]) -> Crowd:
         import pyarrow.parquet as pq

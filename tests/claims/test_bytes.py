@@ -32,12 +32,12 @@ from driftline.curate.images.checks import ImageLimits, check_image
 from driftline.curate.images.shards import read_tar, write_tar
 from driftline.curate.images.strip_exif import strip_metadata
 from driftline.curate.release import Release
+from driftline.curate.release.changes import compare_releases
 from driftline.curate.release.choice import _unalterable
 from driftline.curate.release.croissant import croissant
 from driftline.curate.release.data_card import card
+from driftline.curate.release.identity import FILE, bucket_identities, of_steps, unlabelled_of
 from driftline.curate.release.settings import ReleaseSettings
-from driftline.curate.release.versions.comparison import compare_releases
-from driftline.curate.release.versions.identity import FILE, bucket_identities, of_steps, unlabelled_of
 from driftline.curate.sources.flickr import Flickr
 from driftline.curate.sources.folder import Folder
 from driftline.curate.store.database import Place

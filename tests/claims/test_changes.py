@@ -13,9 +13,14 @@ from support.helpers import release_of
 
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.release import Release
+from driftline.curate.release.changes import (
+    changes_markdown,
+    changes_since,
+    check_version,
+    compare_releases,
+    comparison_text,
+)
 from driftline.curate.release.settings import ReleaseSettings
-from driftline.curate.release.versions.changelog import changes_markdown, changes_since, check_version, with_parts
-from driftline.curate.release.versions.comparison import compare_releases, comparison_text
 
 BUCKETS = [{"index": b, "name": str(2010 + b), "start": None, "end": None} for b in (1, 2)]
 CLASSES = ["bus", "car"]
@@ -57,10 +62,7 @@ def parts_of(release: Release) -> dict[str, Any]:
 def changed(before: Release, change: Change, withdrawn: tuple[str, ...] = ()) -> dict[str, Any]:
     parts = parts_of(before)
     change(parts)
-    found = changes_since(before, parts["rows"], parts["classes"], parts["splits"], withdrawn)
-    return with_parts(
-        found, before, [row["id"] for row in parts["rows"]], parts["vectors"], parts["unlabelled"], withdrawn
-    )
+    return changes_since(before, withdrawn=withdrawn, **parts)
 
 
 def first(**values: Any) -> Change:

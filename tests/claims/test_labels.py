@@ -5,14 +5,12 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from support.campaigns import answers_table
 
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.retrieval.settings import Concept
 from driftline.curate.validation.answers.agreement import Answers, dawid_skene, one_coin, worker_table
-from driftline.curate.validation.answers.answers import read_answers
 from driftline.curate.validation.answers.stored import options_of, page_changes
 from driftline.curate.validation.answers.verdicts import agreement, verdict
 from driftline.curate.validation.asking.batches import write_batch
@@ -141,19 +139,6 @@ class TestAgreement:
             agreement(answers_table(hard))["krippendorff_alpha"]
         )
         assert agreement(answers_table(easy), gold)["krippendorff_alpha"] is None, "nothing but gold"
-
-    def test_the_longest_run_is_in_the_order_of_answering(self) -> None:
-        batch = {"batch": "b", "items": {f"i{n}": f"p{n}" for n in range(12)}, "concepts": ["bus", "car"]}
-        order = rng_for(0, "order").permutation(12).tolist()
-        lines = [
-            ("f, line 1", {"Input.item": f"i{n}", "WorkerId": "w", "Answer.labels": "bus" if k < 6 else "car",
-                           "SubmitTime": f"Thu Oct 09 07:30:{k:02d} PDT 2025"})
-            for k, n in enumerate(order)
-        ]  # fmt: skip
-        table = read_answers(lines, batch, "k")
-        assert agreement(table)["workers"][0]["longest_run"] == 6
-        unknown = table.set_column(table.schema.get_field_index("time"), "time", pa.nulls(12, pa.float64()))
-        assert agreement(unknown)["workers"][0]["longest_run"] is None, "a file that does not say when"
 
 
 class TestPages:

@@ -89,8 +89,8 @@ def test_a_worker_who_always_gives_one_label_is_visible() -> None:
         np.append(answers.workers, [4] * 60),
         np.append(answers.labels, [2] * 60),
     )
-    row = worker_table(lazy, np.ones(len(lazy.items)), np.arange(len(lazy.items)))[4]
-    assert (row["answers"], row["longest_run"], row["median_seconds"]) == (60, 60, 1.0)
+    row = worker_table(lazy, np.ones(len(lazy.items)))[4]
+    assert (row["answers"], row["one_answer"], row["median_seconds"]) == (60, True, 1.0)
     assert row["agreement"] < 0.5
 
 

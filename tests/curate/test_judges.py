@@ -17,7 +17,7 @@ from driftline.curate.store.database import Place
 from driftline.curate.validation import judges
 from driftline.curate.validation.answers.answers import people_of, read_answers
 from driftline.curate.validation.answers.rule_text import agreement_texts
-from driftline.curate.validation.answers.stored import Answers, options_of
+from driftline.curate.validation.answers.stored import StoredAnswers, options_of
 from driftline.curate.validation.answers.verdicts import tally
 from driftline.curate.validation.judges import Alone, ask_endpoint, decided_alone, judged, question_of, zero_shot
 from driftline.curate.validation.settings import JudgeSettings, ValidationSettings
@@ -30,8 +30,10 @@ def sha(id_: str) -> str:
     return f"{int(id_[1:]):064x}"
 
 
-def stored(folder: Path) -> Answers:
-    return Answers(Place(folder / "store"), folder, options_of(CONCEPTS), lambda ids: {i: sha(i) for i in ids}, "key")
+def stored(folder: Path) -> StoredAnswers:
+    return StoredAnswers(
+        Place(folder / "store"), folder, options_of(CONCEPTS), lambda ids: {i: sha(i) for i in ids}, "key"
+    )
 
 
 def ask(folder: Path, vision: Vision, images: int = 3, **settings: Any) -> dict[str, Any]:

@@ -18,8 +18,8 @@ BATCH: dict[str, Any] = {"batch": "b1", "items": {"i1": "p1", "i2": "p2"}, "conc
 ADDRESSES = {"i1": "https://x.example/i1.jpg", "i2": "https://x.example/i2.jpg"}
 
 
-def written(folder: Path, **more: Any) -> list[dict[str, Any]]:
-    label_studio(BATCH | more, ADDRESSES, CONCEPTS, folder)
+def written(folder: Path) -> list[dict[str, Any]]:
+    label_studio(BATCH, ADDRESSES, CONCEPTS, folder)
     tasks: list[dict[str, Any]] = json.loads((folder / "tasks.json").read_text())
     return tasks
 
@@ -133,9 +133,8 @@ def test_case_35_regions_of_another_kind_are_no_choice(tmp_path: Path) -> None:
 
 
 def test_label_studios_own_sdk_accepts_these_files_and_its_export_becomes_answers(tmp_path: Path) -> None:
-    """The SDK checked the fixture's tasks, predictions and interface, and wrote its export: support/label_studio.py."""
-    opinion = {"worker": "vlm (m)", "labels": ["bus"], "sensitive": False}
-    written(tmp_path, opinions={"i1": [opinion]})
+    """The SDK checked the fixture's tasks and interface, and wrote its export: support/label_studio.py."""
+    written(tmp_path)
     for name in ("tasks.json", "config.xml"):
         assert (tmp_path / name).read_bytes() == (FOLDER / name).read_bytes()
     table = read_answers(read_lines([FOLDER / "export.json"])["b1"], BATCH, "k")
@@ -151,14 +150,6 @@ def test_the_interface_names_what_is_read(tmp_path: Path) -> None:
     assert questions == {"labels": ["bus", "car", "none"], "sensitive": ["no", "yes"]}
     assert next(view.iter("Choice")).get("value") == 'bus <"&>'
     assert {c.get("toName") for c in view.iter("Choices")} == {view.find("Image").get("name")}  # type: ignore[union-attr]
-
-
-def test_judges_are_predictions_only_if_given(tmp_path: Path) -> None:
-    assert [task["predictions"] for task in written(tmp_path)] == [[], []]
-    opinion = {"worker": "vlm (m)", "labels": ["car"], "sensitive": False}
-    (prediction,) = written(tmp_path, opinions={"i1": [opinion]})[0]["predictions"]
-    assert prediction["model_version"] == "vlm (m)"
-    assert prediction["result"][0]["value"] == {"choices": ["car"]}
 
 
 def test_a_skipped_task_is_no_answer_and_an_odd_result_does_not_count(tmp_path: Path) -> None:

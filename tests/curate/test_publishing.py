@@ -19,8 +19,7 @@ from driftline.curate.core.atomic_io import sha256_bytes
 from driftline.curate.core.errors import BadConfig, BadInput, IntegrityError, MissingFile, Unfinished
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.export.huggingface import export
-from driftline.curate.publishing import PUBLISHERS
-from driftline.curate.publishing.plan import Settings, plan_of, table
+from driftline.curate.publishing import PUBLISHERS, Settings, plan_of, table
 from driftline.curate.release import Release
 from driftline.curate.release.settings import ReleaseSettings
 from driftline.pipelines.cli.app import app

@@ -9,8 +9,7 @@ from support.published import exported
 from support.s3_server import BUCKET, Bucket, bucket
 
 from driftline.curate.core.errors import BadConfig, BadInput, IntegrityError, Unfinished
-from driftline.curate.publishing import PUBLISHERS
-from driftline.curate.publishing.plan import Plan, Published, Settings
+from driftline.curate.publishing import PUBLISHERS, Plan, Published, Settings
 
 SUMS = "cars/1.0.0/SHA256SUMS"
 ALL = [SUMS[:11] + name for name in ("README.md", "SHA256SUMS", "data/a.jpg", "data/b.jpg", "release.json")]

@@ -14,10 +14,9 @@ from support.helpers import release_of
 from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.errors import BadConfig, IntegrityError
 from driftline.curate.release import Release
-from driftline.curate.release.selection import all_splits, split_groups
+from driftline.curate.release.changes import compare_releases, comparison_text
+from driftline.curate.release.selection import Former, all_splits, split_groups
 from driftline.curate.release.settings import ReleaseSettings
-from driftline.curate.release.versions.comparison import compare_releases, comparison_text
-from driftline.curate.release.versions.former import Former
 from driftline.pipelines.commands.release import compare
 
 BUCKETS = [{"index": b, "name": str(2010 + b), "start": None, "end": None} for b in (1, 2)]

@@ -26,7 +26,7 @@ from driftline.curate.core.run_log import RunLog
 from driftline.curate.metadata.withdrawals import NAME, Withdrawal, withdraw
 from driftline.curate.validation.answers.answers import hashed, read_answers, read_lines
 from driftline.pipelines.annotation.answer_store import AnswerStore
-from driftline.pipelines.annotation.batches import grids_of
+from driftline.pipelines.annotation.batches import grid_of
 from driftline.pipelines.annotation.server import (
     Pages,
     answer_store_of,
@@ -173,31 +173,6 @@ class TestDesk:
         progress = store.progress("eve")
         assert (progress.done, store.total(), progress.agreement) == (2, 4, 1.0)
 
-    def test_an_image_in_two_grids_is_asked_in_both_and_is_one_answer(self, store: AnswerStore) -> None:
-        grids = {"i0": ["bus", "car"], "i1": ["bus"]}
-
-        def labels() -> dict[str, str]:
-            return {row[7]: row[8] for row in store.rows() if row[3] == "Submitted"}
-
-        store.answer_together("ann", {"i0": ["bus"], "i1": ["none"]}, page="bus", grids=grids)
-        assert labels() == {"i1": "none"}
-        assert store.unanswered("ann", ["i0", "i1"], 9, "bus") == []
-        assert store.unanswered("ann", ["i0"], 9, "car") == ["i0"]
-        assert "i0" in store.following("ann", 30)
-        store.answer_together("ann", {"i0": ["none"]}, page="car", grids=grids)
-        assert labels() == {"i0": "bus", "i1": "none"}, "a click on the grid of cars says nothing of buses"
-        assert store.undo("ann") == "car"
-        assert (labels(), store.undone("ann", "car")) == ({"i1": "none"}, {"i0": ["none"]})
-        store.answer_together("ann", {"i0": ["car"]}, page="car", grids=grids)
-        assert labels()["i0"] == "bus|car"
-        assert [store.undo("ann"), store.undo("ann"), store.undo("ann")] == ["car", "bus", None]
-        assert store.unanswered("ann", ["i0", "i1"], 9, "bus") == ["i0", "i1"]
-        for page in ("car", "bus"):
-            store.answer_together("ann", {"i0": ["none"]}, page=page, grids=grids)
-        assert labels() == {"i0": "none"}
-        store.answer("bob", "i0", ["car"], False, 1)
-        assert store.unanswered("bob", ["i0"], 9, "bus") == [], "one by one answers it for all"
-
     def test_a_skipped_image_comes_last_and_its_comment_is_listed(self, store: AnswerStore) -> None:
         first, second = store.following("ann")
         store.skip("ann", first, "  <b>too\ndark</b> " + "x" * 600)
@@ -212,15 +187,6 @@ class TestDesk:
         assert store.following("bob", 30) == store.queue("bob")
         with pytest.raises(BadInput, match="is not in the batch"):
             store.skip("ann", "x", "")
-
-    def test_a_flagged_image_keeps_its_place_and_is_listed(self, store: AnswerStore) -> None:
-        first, _ = store.following("ann")
-        store.flag("ann", first, "")
-        assert store.following("ann", 1) == [first]
-        assert (store.flagged("ann", first), store.flagged("bob", first)) == (True, False)
-        assert store.comments() == [
-            {"photo": BATCH["items"][first], "annotator": "ann", "comment": "", "flagged": True}  # type: ignore[index]
-        ]
 
     def test_conflicts_are_what_no_answer_wins_and_one_more_vote_settles_them(self, store: AnswerStore) -> None:
         for who, one, two in (("ann", "bus", "bus"), ("bob", "car", "bus"), ("cat", "none", "car")):
@@ -422,14 +388,6 @@ class TestPage:
         assert "No conflict is left" in client.post("/answer", data=form).text
         assert '"others: 1 × bus; 1 × none"' in results(folder).read_text()
 
-    def test_a_flag_stays_on_the_image_and_markup_is_text(self, client: httpx.Client, folder: Path) -> None:
-        page = client.get("/label", params={"annotator": "ann"}).text
-        item = page.split('name="item" value="')[1].split('"')[0]
-        page = client.post("/flag", data={"annotator": "ann", "item": item, "comment": "<script>1</script>"}).text
-        assert page.split('name="item" value="')[1].split('"')[0] == item
-        assert "Flagged" in page
-        assert comments(folder)[0]["comment"] == "<script>1</script>"
-
     def test_a_mistake_is_told_and_loses_nothing(self, client: httpx.Client) -> None:
         answer = client.post("/answer", data={"annotator": "ann", "item": "x", "labels": "bus"})
         assert (answer.status_code, "is not in the batch" in answer.text) == (400, True)
@@ -460,7 +418,7 @@ def test_a_photo_that_was_withdrawn_since_is_shown_to_nobody_and_its_answers_sta
     (item, gone), *_ = items.items()
     store = answer_store_of(context_of(folder))
     store.answer("ann", item, ["none"], False, 1)
-    store.flag("ann", item, "mine")
+    store.skip("ann", item, "mine")
     withdraw(folder / NAME, [Withdrawal(gone, "2026-11-27", "", "", "")])
     pages = Pages(context_of(folder))
     assert len(pages.store.batch["items"]) == len(pages.images) == len(items) - 1
@@ -470,15 +428,14 @@ def test_a_photo_that_was_withdrawn_since_is_shown_to_nobody_and_its_answers_sta
     assert pages.store.export(folder / "answers" / "a.csv") == 1
 
 
-def test_a_photo_stands_in_the_grids_of_the_concepts_that_ask_for_it(folder: Path) -> None:
+def test_a_photo_stands_in_the_grid_of_the_one_concept_that_asks_for_it(folder: Path) -> None:
     rows = [("a", "bus", "kept"), ("a", "car", "kept"), ("b", "bus", "kept"), ("b", "car", "surplus"),
             ("c", "bus", "surplus"), ("c", "car", "surplus"), ("d", "background", "background"),
             ("e", "car", "ambiguous")]  # fmt: skip
     names = ("id", "concept", "fate")
     table = pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows])
     pq.write_table(table, folder_of(folder, "retrieve") / "candidates.parquet")
-    both = ["bus", "car"]
-    assert grids_of(context_of(folder)) == {"a": both, "b": ["bus"], "c": both, "d": ["background"]}
+    assert grid_of(context_of(folder)) == {"b": "bus", "d": "background"}
 
 
 def test_a_run_that_asked_nothing_says_what_to_do(tmp_path: Path, journey: Path) -> None:

@@ -20,7 +20,7 @@ from driftline.curate.metadata.withdrawals import today
 from driftline.curate.release import Release
 from driftline.curate.store.database import open_store, register_run
 from driftline.curate.validation.answers.answers import KEY, hashed
-from driftline.curate.validation.answers.standing import deletions
+from driftline.curate.validation.answers.stored import deletions
 from driftline.curate.validation.asking.batches import NONE
 from driftline.pipelines.annotation.answer_store import COLUMNS
 from driftline.pipelines.annotation.batches import open_batch
@@ -95,7 +95,7 @@ def test_only_their_owner_reads_files_with_answers_also_after_they_were_copied(r
     for name in traces(root):
         (root / name).chmod(0o644)  # as a copy by somebody else's tool
     with closing(answer_store_of(context_of(root))) as store:
-        store.flag(PEOPLE[0], next(iter(store.batch["items"])), "CanaryComment")
+        store.skip(PEOPLE[0], next(iter(store.batch["items"])), "CanaryComment")
         write_secret(store.path.with_suffix(".comments.json"), store.comments())
     run(context_of(root), start="tally", yes=True)
     assert open_to_others() == [], "all are written again, or looked at"

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -11,10 +10,7 @@ from support.helpers import album, photo_config
 from support.vision_server import vision_server
 
 from driftline.curate.core.atomic_io import read_json
-from driftline.curate.core.errors import MissingFile
-from driftline.curate.foreign.s3 import S3
 from driftline.curate.release.packing import FetchedImages
-from driftline.pipelines.annotation.batches import write_batches
 from driftline.pipelines.forecast.needs import questions
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.state import folder_of
@@ -51,20 +47,3 @@ def test_a_judge_decides_what_an_audit_confirms_and_no_image_is_paid_twice(tmp_p
     card = (folder_of(root, "publish") / "release" / "README.md").read_text()
     assert f"No person saw {facts['unseen_labels']:,} of the {facts['kept_labels']:,} accepted labels; of " in card
     assert "(95 %, Clopper–Pearson)" in card
-
-
-def test_label_studio_gets_the_answers_of_a_judge_about_every_image(tmp_path: Path) -> None:
-    root = tmp_path / "run"
-    album(root / "photos", 4)
-    judge = "validation.judges=[{name: m, kind: clip, margin: 0.0}]"
-    text = photo_config("  per_class: 4").replace("{method: catalogue}", "{method: crowd, workers: 2, agree: 2}")
-    (root / "driftline.yaml").write_text(text)
-    run(context_of(root))
-    wanted = (["label-studio"], tmp_path / "out", "https://h", 1, S3(), True)
-    with pytest.raises(MissingFile, match="has no answers of judges"):
-        write_batches(context_of(root, judge), *wanted)
-    run(context_of(root, judge))
-    write_batches(context_of(root, judge), *wanted)
-    tasks: list[dict[str, Any]] = read_json(tmp_path / "out" / "label-studio" / "tasks.json")
-    assert {task["predictions"][0]["model_version"] for task in tasks} == {"judge:m"}
-    assert len(tasks) == len(read_json(folder_of(root, "ask") / "batch.json")["items"]), "people see every image"

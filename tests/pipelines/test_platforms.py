@@ -2,12 +2,10 @@
 
 import base64
 import csv
-import json
 import re
 import shutil
 from pathlib import Path
 
-import httpx
 import pyarrow.parquet as pq
 import pytest
 from support.console import inside
@@ -16,7 +14,6 @@ from support.turkle_server import Worker, api, turkle
 from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.errors import BadConfig, UnknownName
 from driftline.curate.core.run_log import RunLog
-from driftline.curate.foreign.s3 import S3
 from driftline.curate.release import Release
 from driftline.pipelines.annotation.batches import open_batch, write_batches
 from driftline.pipelines.config.loader import load
@@ -56,7 +53,7 @@ def truth_of(context: Context) -> dict[str, str]:
 
 @pytest.mark.proof("server")
 def test_a_batch_goes_through_a_real_turkle_into_a_release(small: Context, tmp_path: Path) -> None:
-    counts = write_batches(small, ["turkle"], tmp_path / "out", None, 1, S3())
+    counts = write_batches(small, ["turkle"], tmp_path / "out", None)
     truth = truth_of(small)
     two = min(item for item, concept in truth.items() if concept == "bus")  # of this image, workers tick two boxes
     assert counts["turkle"] == {"images": len(truth), "answers": 2 * len(truth)}
@@ -97,7 +94,7 @@ def test_a_batch_goes_through_a_real_turkle_into_a_release(small: Context, tmp_p
 
 class TestFiles:
     def test_no_file_shows_the_expected_class(self, small: Context, tmp_path: Path) -> None:
-        write_batches(small, ["mturk", "turkle", "prolific"], tmp_path, None, 1, S3())
+        write_batches(small, ["mturk", "turkle", "prolific"], tmp_path, None)
         with (tmp_path / "mturk" / "batch.csv").open(newline="") as file:
             rows = list(csv.DictReader(file))
         assert set(rows[0]) == {"batch", "item", "image_url"}
@@ -111,59 +108,27 @@ class TestFiles:
         assert (tmp_path / "out" / "mturk" / "README.txt").read_text() in printed
         assert not (tmp_path / "out" / "turkle" / "README.txt").exists()
 
-    def test_prolific_gets_the_rows_in_two_forms_and_the_question_as_data(self, small: Context, tmp_path: Path) -> None:
-        write_batches(small, ["prolific"], tmp_path, None, 1, S3())
+    def test_prolific_gets_the_question_as_data(self, small: Context, tmp_path: Path) -> None:
+        write_batches(small, ["prolific"], tmp_path, None)
         with (tmp_path / "prolific" / "dataset.csv").open(newline="") as file:
-            rows = list(csv.DictReader(file))
-        lines = (tmp_path / "prolific" / "dataset.jsonl").read_text().splitlines()
-        assert rows == [json.loads(line) for line in lines]
+            assert set(next(csv.DictReader(file))) == {"item", "image_url"}
         labels, sensitive = read_json(tmp_path / "prolific" / "instructions.json")
         assert [o["value"] for o in labels["options"]][-1] == "none"
         assert sensitive["answer_limit"] == 1
 
     def test_small_images_can_be_part_of_their_addresses(self, small: Context, tmp_path: Path) -> None:
-        write_batches(small, ["mturk"], tmp_path, "inline", 1, S3())
+        write_batches(small, ["mturk"], tmp_path, "inline")
         images = open_batch(small).images()
         with (tmp_path / "mturk" / "batch.csv").open(newline="") as file:
             for row in csv.DictReader(file):
                 assert base64.b64decode(row["image_url"].partition(",")[2]) == images[row["item"]].read_bytes()
 
-    @pytest.mark.parametrize(
-        ("images", "hours", "message"),
-        [
-            ("ftp://x/y", 1, r"--image-base-url is 'ftp://x/y'"),
-            ("s3:///no-bucket", 1, "--image-base-url is"),
-            ("s3://bucket/x", 1000, "the limit of S3"),
-        ],
-    )
-    def test_an_impossible_address_is_refused(self, small, tmp_path, images, hours, message):
-        with pytest.raises(BadConfig, match=message):
-            write_batches(small, ["mturk"], tmp_path, images, hours, S3())
+    @pytest.mark.parametrize("images", ["ftp://x/y", "https:///no-host"])
+    def test_an_impossible_address_is_refused(self, small: Context, tmp_path: Path, images: str) -> None:
+        with pytest.raises(BadConfig, match=f"--image-base-url is '{images}'"):
+            write_batches(small, ["mturk"], tmp_path, images)
 
     def test_an_unknown_platform_is_refused_before_anything_is_written(self, small: Context, tmp_path: Path) -> None:
         with pytest.raises(UnknownName, match="Unknown platform 'figure8'.*Available: .*mturk"):
-            write_batches(small, ["mturk", "figure8"], tmp_path / "x", None, 1, S3())
+            write_batches(small, ["mturk", "figure8"], tmp_path / "x", None)
         assert not (tmp_path / "x").exists()
-
-    def test_signed_addresses_open_the_images_that_were_stored(self, small, tmp_path, monkeypatch):
-        import boto3
-        from moto.server import ThreadedMotoServer
-
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            monkeypatch.setenv(name, "test")
-        server = ThreadedMotoServer("127.0.0.1", port=0)
-        server.start()
-        try:
-            port = server.get_host_and_port()[1]
-            endpoint = f"http://127.0.0.1:{port}"
-            store = boto3.client("s3", endpoint_url=endpoint, region_name="us-west-2")
-            store.create_bucket(Bucket="crowd", CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
-            write_batches(small, ["mturk"], tmp_path, "s3://crowd/batch one", 2, S3(endpoint=endpoint))
-            images = open_batch(small).images()
-            with (tmp_path / "mturk" / "batch.csv").open(newline="") as file:
-                rows = list(csv.DictReader(file))
-            assert "X-Amz-Expires=7200" in rows[0]["image_url"]
-            for row in rows[:3]:
-                assert httpx.get(row["image_url"]).content == images[row["item"]].read_bytes()
-        finally:
-            server.stop()

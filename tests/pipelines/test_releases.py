@@ -295,16 +295,6 @@ class TestCard:
         assert "Not written yet" not in card
         assert "And one thing more." in card
 
-    def test_a_template_with_unknown_fields_is_refused_by_name(self, folder: Path) -> None:
-        write_text(folder / "card.md.j2", "# {{ name }} by {{ author }}\n")
-        with pytest.raises(BadConfig, match=r"'author' is undefined.*Available fields: answers, buckets, changes"):
-            published(folder, "release.card=card.md.j2")
-        write_text(folder / "card.md.j2", "# {{ name }}, {{ ''.__class__.__mro__ }}\n")
-        with pytest.raises(BadConfig, match="cannot be filled"):
-            published(folder, "release.card=card.md.j2")
-        write_text(folder / "card.md.j2", "# {{ name }}: {{ images }}\n")
-        assert (published(folder, "release.card=card.md.j2").path / "README.md").read_text() == "# unnamed: 16"
-
     def test_drift_and_scores_are_in_the_card(self, folder: Path) -> None:
         release = published(folder)
         card = (release.path / "README.md").read_text()

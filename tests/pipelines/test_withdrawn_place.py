@@ -12,7 +12,7 @@ from support.living import context
 from driftline.curate.core.atomic_io import csv_text, write_text
 from driftline.curate.metadata.columns import safe_id
 from driftline.curate.release import Release
-from driftline.curate.release.versions.comparison import compare_releases
+from driftline.curate.release.changes import compare_releases
 from driftline.pipelines.annotation.batches import open_batch
 from driftline.pipelines.run.living import grow
 from driftline.pipelines.run.runner import run

@@ -42,7 +42,7 @@ def answer(root: Path, *changes: str) -> int:
             store.answer(PEOPLE[0], item, labels, False, 2)
             assignment = f"CanaryAssignment-{item}"
             lines.append((item, assignment, PEOPLE[1], "Submitted", "", 3, batch["batch"], item, label, "no", ""))
-        store.flag(PEOPLE[0], item, "CanaryComment")
+        store.skip(PEOPLE[0], item, "CanaryComment")
         write_secret(store.path.with_suffix(".comments.json"), store.comments())
     write_text(root / "answers" / f"crowd-{batch['batch']}.csv", csv_text(COLUMNS, lines))
     return len(lines)

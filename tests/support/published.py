@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from driftline.curate.publishing.plan import Plan, plan_of
+from driftline.curate.publishing import Plan, plan_of
 
 BY = {"name": "CC BY 2.0", "url": "https://creativecommons.org/licenses/by/2.0/", "images": 2}
 

@@ -3,7 +3,7 @@
 Items, workers and labels are numbered from 0. A set of ticked checkboxes is one label.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -174,19 +174,6 @@ def _maximise(
     return Aggregated(probabilities, workers)
 
 
-def numbered_answers(
-    items: Sequence[str], workers: Sequence[str], labels: Sequence[str]
-) -> tuple[Answers, list[list[str]]]:
-    """(answers with numbers in place of names, [names of items, of workers, of labels] in the order of the numbers)."""
-    names = [sorted(set(column)) for column in (items, workers, labels)]
-    numbers = [{name: i for i, name in enumerate(sorted_names)} for sorted_names in names]
-    columns = (
-        np.array([number[name] for name in column], np.int64)
-        for number, column in zip(numbers, (items, workers, labels), strict=True)
-    )
-    return Answers(*columns), names
-
-
 def summary(answers: Answers | None) -> dict[str, float | None]:
     """κ, α and the share of equal pairs; None if it cannot be computed from the answers."""
     values: dict[str, float | None] = {}
@@ -199,15 +186,11 @@ def summary(answers: Answers | None) -> dict[str, float | None]:
     return values
 
 
-def worker_table(
-    answers: Answers, seconds: npt.NDArray[Any] | None = None, order: npt.NDArray[Any] | None = None
-) -> list[dict[str, Any]]:
-    """One row per worker: answers, agreement with the others, median seconds, longest run of one label.
+def worker_table(answers: Answers, seconds: npt.NDArray[Any] | None = None) -> list[dict[str, Any]]:
+    """One row per worker: answers, agreement with the others, median seconds, whether all answers are the same.
 
     agreement: share of the answers that are the most frequent one of the *other* workers to the same item (equally
-    frequent ones count in parts), over items that others answered; None without any. order: (N,) when each answer was
-    given, nan if unknown; without it for all answers of a worker, `longest_run` is None. one_answer:
-    all answers are the same. A low agreement is a reason to
+    frequent ones count in parts), over items that others answered; None without any. A low agreement is a reason to
     check a worker's answers, not to reject them.
     """
     table = answers.counts()
@@ -222,18 +205,13 @@ def worker_table(
     rows = []
     for worker in range(int(answers.workers.max()) + 1):
         own = np.flatnonzero(answers.workers == worker)
-        compared, when = own[shared[own]], None if order is None else order[own]
-        run = None
-        if when is not None and len(own) and not np.isnan(when).any():
-            labels = answers.labels[own[np.argsort(when, kind="stable")]]
-            run = int(np.diff(np.flatnonzero(np.diff(labels, prepend=-1, append=-1))).max())
+        compared = own[shared[own]]
         rows.append(
             {
                 "worker": worker,
                 "answers": len(own),
                 "agreement": float(credit[compared].mean()) if len(compared) else None,
                 "median_seconds": float(np.median(seconds[own])) if seconds is not None and len(own) else None,
-                "longest_run": run,
                 "one_answer": len(own) > 0 and bool((answers.labels[own] == answers.labels[own[0]]).all()),
             }
         )

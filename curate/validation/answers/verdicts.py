@@ -18,7 +18,6 @@ from driftline.curate.retrieval.settings import BACKGROUND
 from driftline.curate.validation.answers.agreement import (
     Answers,
     dawid_skene,
-    numbered_answers,
     one_coin,
     summary,
     worker_table,
@@ -148,26 +147,28 @@ def _of_judges(labels: frozenset[str], concept: str) -> str:
     return "several_concepts" if len(labels) > 1 else "wrong_concept"
 
 
-def valid_answers(answers: pa.Table) -> tuple[list[str], list[str], list[str]]:
-    """(ids, workers, label sets joined by "|") of the answers that count."""
+def numbered(table: pa.Table) -> tuple[Answers, list[list[str]]] | None:
+    """The answers that count, with numbers in place of names, and the names of items, workers and sets of labels
+    (joined by "|") in the order of the numbers; None without an answer. table: of ANSWERS."""
     rows = [
         (id_, worker, "|".join(sorted(labels)))
-        for id_, worker, labels, fault in rows_of(answers, "id", "worker", "labels", "fault")
+        for id_, worker, labels, fault in rows_of(table, "id", "worker", "labels", "fault")
         if fault is None
     ]
-    ids, workers, labels = (list(column) for column in zip(*rows, strict=True)) if rows else ([], [], [])
-    return ids, workers, labels
+    if not rows:
+        return None
+    columns = [np.unique(np.array(column, object), return_inverse=True) for column in zip(*rows, strict=True)]
+    return Answers(*(numbers for _, numbers in columns)), [names.tolist() for names, _ in columns]
 
 
 def joint_probabilities(
     answers: pa.Table, aggregate: Literal["one-coin", "dawid-skene"]
 ) -> dict[str, dict[frozenset[str], float]]:
     """id → probability of each set of checkboxes that a worker ticked, by a model of the workers."""
-    columns = valid_answers(answers)
-    if not columns[0]:
+    if (found := numbered(answers)) is None:
         return {}
-    numbered, (ids, _, labels) = numbered_answers(*columns)
-    model = (one_coin if aggregate == "one-coin" else dawid_skene)(numbered)
+    counted, (ids, _, labels) = found
+    model = (one_coin if aggregate == "one-coin" else dawid_skene)(counted)
     sets = [frozenset(label.split("|")) for label in labels]
     return {id_: dict(zip(sets, row, strict=True)) for id_, row in zip(ids, model.probabilities.tolist(), strict=True)}
 
@@ -181,21 +182,19 @@ def agreement(answers: pa.Table, gold: Mapping[str, frozenset[str]] | None = Non
     FASTEST of the typical worker, one answer to everything against the others. They are suggestions for a person
     to check; nothing is rejected automatically.
     """
-    columns = valid_answers(answers)
-    if not columns[0]:
+    if (found := numbered(answers)) is None:
         return {"answers": 0}
-    numbered, (ids, workers, _) = numbered_answers(*columns)
-    rows = [(seconds, when) for seconds, when, fault in rows_of(answers, "seconds", "time", "fault") if fault is None]
-    seconds, order = (np.array(column, np.float64) for column in zip(*rows, strict=True))
+    counted, (ids, workers, labels) = found
+    seconds = np.array([took for took, fault in rows_of(answers, "seconds", "fault") if fault is None], np.float64)
     timed = None if np.isnan(seconds).any() else seconds
-    table = [row | {"worker": workers[row["worker"]]} for row in worker_table(numbered, timed, order)]
-    asked = ~np.isin(numbered.items, [i for i, id_ in enumerate(ids) if gold and id_ in gold])
-    columns_asked = (column[asked] for column in (numbered.items, numbered.workers, numbered.labels))
-    open_ones = Answers(*columns_asked) if asked.any() else None
+    table = [row | {"worker": workers[row["worker"]]} for row in worker_table(counted, timed)]
+    asked = ~np.isin(counted.items, [i for i, id_ in enumerate(ids) if gold and id_ in gold])
+    columns = (column[asked] for column in (counted.items, counted.workers, counted.labels))
+    open_ones = Answers(*columns) if asked.any() else None
     right: dict[str, list[bool]] = {}
-    for id_, worker, labels in zip(*columns, strict=True):
-        if gold and id_ in gold:
-            right.setdefault(worker, []).append(frozenset(labels.split("|")) == gold[id_])
+    for item, worker, given in zip(counted.items, counted.workers, counted.labels, strict=True):
+        if gold and ids[item] in gold:
+            right.setdefault(workers[worker], []).append(frozenset(labels[given].split("|")) == gold[ids[item]])
     typical = None if timed is None else float(np.median([row["median_seconds"] for row in table]))
     for row in table:
         results = right.get(row["worker"], [])
@@ -204,7 +203,7 @@ def agreement(answers: pa.Table, gold: Mapping[str, frozenset[str]] | None = Non
         reasons = _reasons(row, results, typical)
         row |= {"suggest_reject": bool(reasons), "reasons": reasons}
     return {
-        "answers": len(columns[0]),
+        "answers": len(counted.items),
         "median_seconds": None if timed is None else float(np.median(timed)),
         **summary(open_ones),
         "workers": table,

@@ -1,4 +1,4 @@
-"""Who answers about the candidates of a run: the source's own labels, or a crowd with its batches, round by round.
+"""A crowd that answers about the candidates of a run, with its batches, round by round.
 
 Classes with too few accepted images get further candidates, until they are full or no candidates remain.
 """
@@ -21,9 +21,8 @@ from driftline.curate.core.parsing import rows_of
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.retrieval.settings import BACKGROUND
 from driftline.curate.validation.answers.answers import ANSWERS, Line, of_people, people_of, read_answers, uncounted
-from driftline.curate.validation.answers.standing import Standing
-from driftline.curate.validation.answers.stored import Answers, merged
-from driftline.curate.validation.answers.verdicts import agreement, suggested_rejections, tally, verdicts_from_labels
+from driftline.curate.validation.answers.stored import Standing, StoredAnswers, merged
+from driftline.curate.validation.answers.verdicts import agreement, suggested_rejections, tally
 from driftline.curate.validation.asking.batches import read_batch
 from driftline.curate.validation.judges import Alone
 from driftline.curate.validation.settings import ValidationSettings
@@ -38,39 +37,6 @@ WriteBatch = Callable[[Items, Path, set[str], str], dict[str, Any]]  # items, fo
 def round_folder(root: Path, number: int) -> Path:
     """Folder of the batch of a later round in a run folder (that of the first round is the ask stage's)."""
     return root / "batches" / f"round_{number:02d}"
-
-
-@dataclass(frozen=True)
-class Catalogue:
-    """The source's own labels answer at once."""
-
-    catalogue: Mapping[str, str | None]
-    """id → the source's label"""
-    labels: Mapping[str, str]
-    """concept → the source's name of it"""
-
-    def begin(self, items: Items) -> Items:
-        """All items."""
-        return items
-
-    def again(self, asked: Items, further: Items, last: bool) -> Items:
-        """The further items."""
-        return further
-
-    def known(self, items: Items) -> Items:
-        """None: nobody is asked."""
-        return []
-
-    def answered(self, items: Items, number: int) -> bool:
-        """Always."""
-        return True
-
-    def verdicts(self, asked: Items) -> pa.Table:
-        """Verdicts of everything asked."""
-        return verdicts_from_labels([_asked_columns(i) for i in asked], dict(self.catalogue), dict(self.labels))
-
-    def write(self, out: Path, asked: Items, verdicts: pa.Table) -> None:
-        """Nothing: there are no answers."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +55,7 @@ class Crowd:
     write_batch: WriteBatch
     """writes the batch of a later round"""
     run_log: RunLog
-    stored: Answers
+    stored: StoredAnswers
     """answers to all batches of this run, and of others that use its store"""
     batches: dict[str, dict[str, Any]] = field(default_factory=dict)
     """name → facts, of every round so far"""
@@ -103,14 +69,6 @@ class Crowd:
     """ids that people were asked"""
     standing: Standing = field(default_factory=Standing)
     """verdicts whose answers were deleted"""
-
-    def begin(self, items: Items) -> Items:
-        """The items that people are asked in the first round: all, or those that judges leave to them."""
-        return [item for item in items if self.alone.asks(item["id"])]
-
-    def again(self, asked: Items, further: Items, last: bool) -> Items:
-        """The further items. last: there are no more rounds."""
-        return [] if last else further
 
     def answered(self, items: Items, number: int) -> bool:
         """Whether round `number` has its answers. False: it has none, and `accept_incomplete` continues without them.
@@ -211,7 +169,7 @@ class Crowd:
 
     def verdicts(self, asked: Items) -> pa.Table:
         """Verdicts of everything asked, from all answers so far."""
-        everything = [_asked_columns(i) for i in asked]
+        everything = [asked_columns(i) for i in asked]
         items, decided = self._open(everything), {i: at for i, at in self.alone.decided.items() if i not in self.seen}
         return self.standing.merged(everything, tally(items, self._everyone(), self.settings, decided))
 
@@ -225,7 +183,7 @@ class Crowd:
         workers = {row["worker"]: row["agreement"] for row in agreement(answers).get("workers", [])}
         accepted = verdicts.filter(pc.equal(verdicts["verdict"], "kept"))["id"].to_pylist()
         seen = self.seen | self.standing.answered()
-        audit = self.alone.audit(self._open([_asked_columns(i) for i in asked]), of_people(answers), self.settings)
+        audit = self.alone.audit(self._open([asked_columns(i) for i in asked]), of_people(answers), self.settings)
         if not audit["images"] and self.standing.deleted:
             audit = self.standing.deleted[-1]["agreement"].get("judged", {}).get("audit", audit)
         if audit["images"]:
@@ -262,7 +220,8 @@ class Crowd:
             write_secret(out / REJECTIONS, text)
 
 
-def _asked_columns(item: Mapping[str, Any]) -> dict[str, Any]:
+def asked_columns(item: Mapping[str, Any]) -> dict[str, Any]:
+    """What verdicts are of."""
     return {name: item[name] for name in ("id", "bucket", "concept")}
 
 

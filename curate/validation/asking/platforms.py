@@ -3,7 +3,6 @@
 A new platform is one function here and one line in `PLATFORMS` (`__init__.py`), or an entry point of another package.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -46,14 +45,12 @@ def requester_files(
 def prolific(
     batch: Mapping[str, Any], addresses: Mapping[str, str], concepts: Sequence[Concept], out: Path
 ) -> dict[str, int]:
-    """Prolific's task builder: `dataset.csv`, the same rows as `dataset.jsonl`, and the question, `instructions.json`.
+    """Prolific's task builder: `dataset.csv`, and the question, `instructions.json`.
 
     Participants see every column, so there are only two: the image, and the batch and item to which the answers belong.
     """
     rows = [(f"{batch['batch']}:{item}", url) for item, url in addresses.items()]
     write_text(out / "dataset.csv", marketplace_csv(("item", "image_url"), rows))
-    lines = [json.dumps({"item": item, "image_url": url}, ensure_ascii=False) for item, url in rows]
-    write_text(out / "dataset.jsonl", "".join(line + "\n" for line in lines))
     options = [{"label": c.option, "value": c.name} for c in concepts] + [{"label": "None of the above", "value": NONE}]
     sensitive = [{"label": "Yes", "value": "yes"}, {"label": "No", "value": "no"}]
     write_json(
@@ -81,18 +78,8 @@ def prolific(
 def label_studio(
     batch: Mapping[str, Any], addresses: Mapping[str, str], concepts: Sequence[Concept], out: Path
 ) -> dict[str, int]:
-    """Label Studio: `tasks.json` for its import, and `config.xml`, the labelling interface.
-
-    The answers of judges (`batch["opinions"]`, if given) are predictions.
-    """
-    opinions: Mapping[str, Sequence[Mapping[str, Any]]] = batch.get("opinions") or {}
-    tasks = [
-        {
-            "data": {"image": url, "batch": batch["batch"], "item": item},
-            "predictions": [_prediction(one) for one in opinions.get(item, ())],
-        }
-        for item, url in addresses.items()
-    ]
+    """Label Studio: `tasks.json` for its import, and `config.xml`, the labelling interface."""
+    tasks = [{"data": {"image": url, "batch": batch["batch"], "item": item}} for item, url in addresses.items()]
     write_json(out / "tasks.json", tasks)
     write_text(out / "config.xml", _interface(concepts))
     return {"images": len(tasks), "answers": len(tasks) * batch["workers"]}
@@ -110,16 +97,6 @@ def _interface(concepts: Sequence[Concept]) -> str:
         '  <Choices name="sensitive" toName="image" choice="single" required="true">\n'
         '    <Choice value="No" alias="no"/>\n    <Choice value="Yes" alias="yes"/>\n  </Choices>\n</View>\n'
     )
-
-
-def _prediction(opinion: Mapping[str, Any]) -> dict[str, Any]:
-    """A judge's row of ANSWERS as a prediction for the labelling interface."""
-    answers = {"labels": list(opinion["labels"]), "sensitive": ["yes" if opinion["sensitive"] else "no"]}
-    result = [
-        {"id": name, "from_name": name, "to_name": "image", "type": "choices", "value": {"choices": choices}}
-        for name, choices in answers.items()
-    ]
-    return {"model_version": opinion["worker"], "result": result}
 
 
 def read_label_studio(path: Path) -> Iterator[tuple[int, dict[str, str]]]:

@@ -1,6 +1,6 @@
 "use strict";
-// Keys: 1–9, 0 and then letters select options, n: none (alone), s: sensitive, Enter: next, u: undo, k: skip, f: flag, v: view a
-// blurred image. In the grid: arrows, x or Space: wrong, Enter: next, u: undo.
+// Keys: 1–9, 0 and then letters select options, n: none (alone), s: sensitive, Enter: next, u: undo, k: skip, v: view a blurred
+// image. In the grid: arrows, x or Space: wrong, Enter: next, u: undo.
 const question = document.getElementById("question");
 const grid = document.getElementById("grid");
 const line = document.querySelector(".message");
@@ -8,7 +8,7 @@ function say(text) {
   line.textContent = text;
   setTimeout(() => { if (line.textContent === text) line.textContent = ""; }, 4000);
 }
-const letters = "1234567890abcdeghijlmopqrtwxyz"; // without f, k, n, s, u, v
+const letters = "1234567890abcdefghijlmopqrtwxyz"; // without k, n, s, u, v
 
 if (question) {
   const boxes = [...question.querySelectorAll("input[name=labels]")];
@@ -37,7 +37,6 @@ if (question) {
       question.querySelector(`input[name=sensitive][value=${yes.checked ? "no" : "yes"}]`).checked = true;
     } else if (event.key === "v") document.body.classList.toggle("blurred");
     else if (event.key === "u") document.getElementById("undo").submit();
-    else if (event.key === "f") document.getElementById("skip").requestSubmit(document.getElementById("flag"));
     else if (event.key === "k") document.getElementById("skip").requestSubmit();
     else if (event.key === "Enter") {
       event.preventDefault();

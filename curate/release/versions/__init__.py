@@ -1,1 +1,0 @@
-"""Successive versions of a release: what is appended, what is dead, what changed, and what may be compared."""
