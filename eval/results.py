@@ -181,12 +181,12 @@ class Chart:
     figure: Figure
     """title, caption, picture and data"""
 
-    def save(self, path: str | Path, width: str = "text", title: str = "") -> Path:
-        """Write it as SVG, PDF or PNG, by the suffix, on paper as wide as a column (3.3 in) or the text (6.8 in).
-        title: above it. Raises BadConfig for another suffix or width."""
-        from driftline.eval.plotting import files
+    def save(self, path: str | Path, title: str = "") -> Path:
+        """Write it as SVG, PDF or PNG, by the suffix, 6.8 in wide. title: above it. Raises BadConfig for another
+        suffix."""
+        from driftline.eval.plotting.files import save
 
-        return files.save(self.figure.picture, Path(path), files.sheet_of(width), title)
+        return save(self.figure.picture, Path(path), title)
 
     def _repr_svg_(self) -> str:
         from driftline.eval.plotting.files import standalone

@@ -1,55 +1,110 @@
-"""Tables of numbers as coloured cells."""
+"""Rows of values: tables of coloured cells, and a strip for each of several names."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from driftline.eval.plotting.frames import LETTER, Sheet
-from driftline.eval.plotting.svg import colour, ink, svg_of, tag, text
+from driftline.eval.plotting.charts import Picture, short
+from driftline.eval.plotting.frames import FOOT, LETTER, WIDTH, Frame, cut, number, references, round_numbers, ticks
+from driftline.eval.plotting.svg import COLOURS, GREY, colour, ink, line, svg_of, tag, text
 
 WIDE, HIGH, GAP = 46, 22, 24  # of a cell, at most; between two tables
+ROW, ABOVE = 22, 24  # units of a row of `strips`, and above the first one
 Rows = Mapping[str, Sequence[float | None]]  # name of a row → its cells
 
 
 def cells(
-    tables: Mapping[str, Rows], columns: Sequence[str], span: tuple[float, float], digits: int, sheet: Sheet,
-    label: str, framed: bool = False,
-) -> str:  # fmt: skip
-    """Tables side by side where the sheet has space, else below each other. tables: title → rows. span: values of the
-    lightest and the darkest cell. digits: after the point; cells that are too small for them have none. framed: the
-    diagonal has a frame."""
+    tables: Mapping[str, Rows], columns: Sequence[str], span: tuple[float, float], label: str,
+    heads: tuple[str, str], framed: bool = False,
+) -> Picture:  # fmt: skip
+    """Tables of shares side by side where there is space, else below each other. tables: title → rows. span: values of
+    the lightest and the darkest cell; a cell that is too small for its number has none. heads: what rows and columns
+    are. framed: the diagonal has a frame."""
     left = 12 + LETTER * max((len(name) for rows in tables.values() for name in rows), default=0)
-    beside = len(tables) > 1 and left + len(tables) * (GAP + 30 * len(columns)) <= sheet.width
+    beside = len(tables) > 1 and left + len(tables) * (GAP + 30 * len(columns)) <= WIDTH
     across = len(tables) if beside else 1
-    wide = min(WIDE, (sheet.width - left - 4 - GAP * (across - 1)) / (across * max(1, len(columns))))
+    wide = min(WIDE, (WIDTH - left - 4 - GAP * (across - 1)) / (across * max(1, len(columns))))
     upright = max(map(len, columns), default=0) * LETTER > wide
     head = 28 + (LETTER * max(map(len, columns), default=0) if upright else 12)
     parts, top, height = [], 0.0, 0.0
-    for k, (title, rows) in enumerate(tables.items()):
+    for k, (title, of_title) in enumerate(tables.items()):
         x0 = left + (k * (wide * len(columns) + GAP) if beside else 0)
         parts.append(text(x0, top + 14, title, size=12))
         for j, name in enumerate(columns):
             x, y = x0 + wide * (j + 0.5), top + head - 6
             turned: dict[str, Any] = {"transform": f"rotate(-90 {x + 4:.1f} {y:.1f})"} if upright else {}
             parts.append(text(x + 4 * upright, y, name, "start" if upright else "middle", **turned))
-        for i, (name, values) in enumerate(rows.items()):
+        for i, (name, values) in enumerate(of_title.items()):
             y = top + head + HIGH * i
             parts += [text(left - 8, y + 15, name, "end")] if k == 0 or not beside else []
             for j, value in enumerate(values):
                 if value is not None:
                     frame = {"stroke": "#c2410c", "stroke_width": 2} if framed and i == j else {}
-                    parts += _cell(x0 + wide * j, y, wide, value, span, digits, frame)
-        height = top + head + HIGH * len(rows) + 8
+                    parts += _cell(x0 + wide * j, y, wide, value, span, frame)
+        height = top + head + HIGH * len(of_title) + 8
         top = top if beside else height + 8
-    return svg_of(parts, label, height, sheet.width if sheet.inches else left + across * (wide * len(columns) + GAP))
+    rows = [[title, name, column, round(100 * value, 2)] for title, of_title in tables.items()
+            for name, values in of_title.items() for column, value in zip(columns, values, strict=False)
+            if value is not None]  # fmt: skip
+    svg = svg_of(parts, label, height, left + across * (wide * len(columns) + GAP))
+    return Picture(svg, ["name", *heads, "per cent"], rows)
 
 
 def _cell(
-    x: float, y: float, wide: float, value: float, span: tuple[float, float], digits: int, frame: Mapping[str, object]
+    x: float, y: float, wide: float, value: float, span: tuple[float, float], frame: Mapping[str, object]
 ) -> list[str]:
     parts = [tag("rect", x=x + 1, y=y + 1, width=wide - 2, height=HIGH - 2, fill=colour(value, span), **frame)]
-    shown = f"{value:.{digits}f}"
+    shown = f"{100 * value:.1f}"
     if LETTER * len(shown) <= wide + 2:
         parts.append(
             tag("text", shown, x=x + wide / 2, y=y + 15, fill=ink(value, span), text_anchor="middle", font_size=11)
         )
     return parts
+
+
+@dataclass(frozen=True)
+class Strip:
+    """What one row shows."""
+
+    dots: Sequence[float]
+    """grey"""
+    value: float
+    """a full dot"""
+    low: float
+    """end of its interval; NaN: not known"""
+    high: float
+    """the other end"""
+
+
+def strips(rows: Mapping[str, Strip], x_name: str, marks: Mapping[str, float], scale: float = 1.0) -> Picture:
+    """A value with its interval, and dots that it is compared with. name → its row; x on a linear scale. marks: name →
+    x of a dashed line. scale: what all values are multiplied with, as 100 for shares."""
+    values = [scale * v for s in rows.values() for v in (*s.dots, s.value, s.low, s.high) if v == v]  # not NaN
+    values += [scale * v for v in marks.values()]
+    low, high = min(values), max(values)
+    room = 0.06 * (high - low) or 1.0
+
+    left = 20 + LETTER * max(len(cut(name)) for name in rows)
+    size = (WIDTH - left - 24, ROW * len(rows))
+    frame = Frame(left, ABOVE, *size, (low - room, high + room), (0, 1))
+    parts = ticks(frame, round_numbers(*frame.x), x_name)
+    parts += references(frame, {}, {name: scale * x for name, x in marks.items()})
+    for i, (name, strip) in enumerate(rows.items()):
+        y = ABOVE + ROW * (i + 0.5)
+        xs = [frame.at(scale * dot, 0)[0] for dot in strip.dots]
+        inside = [tag("circle", cx=x, cy=y, r=3, fill=GREY, opacity=0.6) for x in xs]
+        if strip.low == strip.low and strip.high == strip.high:
+            ends = (frame.at(scale * end, 0)[0] for end in (strip.low, strip.high))
+            inside.append(line(next(ends), y, next(ends), y, stroke=COLOURS[0], stroke_width=2))
+        at = frame.at(scale * strip.value, 0)[0]
+        inside.append(tag("circle", cx=at, cy=y, r=4.5, fill=COLOURS[0], data_row=i))
+        inside.append(text(left - 8, y + 4, cut(name), "end"))
+        parts.append(tag("g", *inside, data_n=name))
+    shown = "; ".join(f"{name} {number(scale * strip.value)}" for name, strip in rows.items())
+    svg = svg_of(parts, f"{x_name}: {shown}", ABOVE + size[1] + FOOT, WIDTH)
+    data = [[name, *(_shown(scale * v) for v in (s.value, s.low, s.high)), len(s.dots)] for name, s in rows.items()]
+    return Picture(svg, ["name", x_name, "low", "high", "draws"], data)
+
+
+def _shown(value: float) -> float | None:
+    return short(value) if value == value else None

@@ -1,38 +1,23 @@
 """Charts as SVG: one picture for screens, print, dark mode, screen readers and files, with the numbers that it shows.
 
-A chart is drawn for a page, or for paper of a width (`frames.WIDTHS`), where lines differ without colours, too.
-`static/report.js` adds to a page's picture what needs a script: lines to hide, numbers under the pointer, a layout for
-phones. It reads `data-n`, the name of what an element belongs to, and `data-row`, the row of the data that an element's
-first point shows.
+`static/report.js` adds to a page's picture what needs a script: lines to hide, numbers under the pointer. It reads
+`data-n`, the name of what an element belongs to, and `data-row`, the row of the data that an element's first point
+shows.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from math import log10
 from typing import Any
 
 import numpy as np
 
-from driftline.eval.plotting.frames import (
-    PAGE,
-    Band,
-    Named,
-    Sheet,
-    cut,
-    drawn,
-    frame_of,
-    grid,
-    number,
-    percents,
-    references,
-    round_numbers,
-    ticks,
-    whole,
-)  # fmt: skip
-from driftline.eval.plotting.svg import COLOURS, GREY, tag, text
+from driftline.eval.plotting import frames
+from driftline.eval.plotting.frames import Band, Named, cut, drawn, frame_of, grid, number, round_numbers, ticks, whole
+from driftline.eval.plotting.svg import COLOURS, GREY, corners, dashed, tag, text
 
 ACCURACY = "accuracy"
-AXIS, BAR = 40, 7  # charts of ranks: position of the axis, height of a bar
+MARGIN = 0.06  # share of a range, around it
 
 
 @dataclass(frozen=True)
@@ -56,17 +41,12 @@ Series = Mapping[str, tuple[Sequence[float], Sequence[float]]]  # name → x, y
 class Picture:
     """A chart, with the data that it shows."""
 
-    draw: Callable[[Sheet], str]
-    """trusted markup, for a page or for paper"""
+    svg: str
+    """trusted markup"""
     columns: Sequence[str] = ()
     """names of the data's columns; (): a table, which shows all that it has"""
     rows: Sequence[Sequence[Any]] = ()
     """the data: words and numbers"""
-
-    @cached_property
-    def svg(self) -> str:
-        """As a page shows it."""
-        return self.draw(PAGE)
 
 
 @dataclass(frozen=True)
@@ -103,31 +83,27 @@ def lines(
     def scale(x: float) -> float:
         return float(np.log2(x / log + 1)) if log else float(x)
 
-    def draw(sheet: Sheet) -> str:
-        y_axis = _ends_of_y(series, levels, bands, from_zero, share)
-        above = y_name or (ACCURACY if sheet.inches else "")
-        frame = frame_of(sheet, (xs[0], xs[-1]), y_axis, list(shown.values()), scale, above)
-        parts = percents(frame) if share else grid(frame, np.linspace(*frame.y, 6).tolist(), number)
-        whole_numbers = log or all(float(x).is_integer() for x in xs)
-        values = sorted(dates) if dates else xs if whole_numbers else round_numbers(*frame.x)
-        parts += ticks(frame, [x for x in values if xs[0] <= x <= xs[-1]], x_name, dates)
-        parts += references(frame, levels, marks or {})
-        parts += [text(frame.left, frame.top - 10, above)] if above else []
-        row, names = 0, []
-        for i, (name, (along, ys)) in zip(looks, series.items(), strict=True):
-            band = None if name in loose else bands.get(name)
-            parts.append(drawn(name, i, frame, along, ys, row, band, len(bands), dots, joined=name not in loose))
-            row += len(along)
-            names.append((frame.at(along[-1], ys[-1])[1] if len(along) else 0.0, name, i, shown[name]))
-        return whole(parts, names, label, frame)
-
+    y_axis, above = _ends_of_y(series, levels, bands, from_zero, share), y_name or ACCURACY * share
+    frame = frame_of((xs[0], xs[-1]), y_axis, list(shown.values()), scale, 18 * bool(above))
+    parts = frames.percents(frame) if share else grid(frame, np.linspace(*frame.y, 6).tolist(), number)
+    whole_numbers = log or all(float(x).is_integer() for x in xs)
+    values = sorted(dates) if dates else xs if whole_numbers else round_numbers(*frame.x)
+    parts += ticks(frame, [x for x in values if xs[0] <= x <= xs[-1]], x_name, dates)
+    parts += frames.references(frame, levels, marks or {})
+    parts += [text(frame.left, frame.top - 10, above)] if above else []
+    row, names = 0, list[Named]()
+    for i, (name, (along, ys)) in zip(looks, series.items(), strict=True):
+        band = None if name in loose else bands.get(name)
+        parts.append(drawn(name, i, frame, along, ys, row, band, len(bands), dots, joined=name not in loose))
+        row += len(along)
+        names.append((frame.at(along[-1], ys[-1])[1] if len(along) else 0.0, name, i, shown[name]))
     columns = ["series", x_name, what, *(["low", "high"] if bands else [])]
     rows: list[list[Any]] = []
     for name, (along, ys) in series.items():
         intervals: Sequence[Sequence[float | None]] = bands.get(name, ([None] * len(along),) * 2)
         for x, y, *interval in zip(along, ys, *intervals, strict=True):
             rows.append([name, dates.get(x, short(x)), of(y), *map(of, interval if bands else ())])
-    return Picture(draw, columns, rows)
+    return Picture(whole(parts, names, label, frame), columns, rows)
 
 
 def _ends_of_y(
@@ -149,58 +125,68 @@ def slopes(
     shown = {name: f"{cut(name)}  {' → '.join(map(_tenths, values))}" for name, values in series.items()}
     summary = "; ".join(f"{name} {' to '.join(map(_tenths, values))}" for name, values in series.items())
     places, levels = [k / (len(columns) - 1) for k in range(len(columns))], levels or {}
-
-    def draw(sheet: Sheet) -> str:
-        y_axis = (0.0, _nice(max([*levels.values(), *(v for values in series.values() for v in values)])))
-        frame = frame_of(sheet, (-0.06, 1), y_axis, list(shown.values()), y_name=ACCURACY)
-        foot = frame.top + frame.height + 20
-        parts = [*percents(frame), text(frame.left, frame.top - 10, ACCURACY), *references(frame, levels, {})]
-        for place, column in zip(places, columns, strict=True):
-            parts.append(text(frame.at(place, 0)[0], foot, column, "end" if place == 1 else "middle", 13))
-        names: list[Named] = []
-        row = 0
-        for i, (name, values) in enumerate(series.items()):
-            parts.append(drawn(name, i, frame, places[: len(values)], values, row, dots=True))
-            names.append((frame.at(1, values[-1])[1], name, i, shown[name]))
-            row += len(values)
-        return whole(parts, names, f"Accuracy in per cent, {', '.join(columns)}: {summary}", frame)
-
+    top = _nice(max([*levels.values(), *(v for values in series.values() for v in values)]))
+    frame = frame_of((-0.06, 1), (0.0, top), list(shown.values()), above=18)
+    foot = frame.top + frame.height + 20
+    parts = [*frames.percents(frame), text(frame.left, frame.top - 10, ACCURACY)]
+    parts += frames.references(frame, levels, {})
+    for place, column in zip(places, columns, strict=True):
+        parts.append(text(frame.at(place, 0)[0], foot, column, "end" if place == 1 else "middle", 13))
+    row, names = 0, list[Named]()
+    for i, (name, values) in enumerate(series.items()):
+        parts.append(drawn(name, i, frame, places[: len(values)], values, row, dots=True))
+        names.append((frame.at(1, values[-1])[1], name, i, shown[name]))
+        row += len(values)
     rows = [[n, x, _percent(y)] for n, values in series.items() for x, y in zip(columns, values, strict=False)]
-    return Picture(draw, ["series", "score", "per cent"], rows)
+    label = f"Accuracy in per cent, {', '.join(columns)}: {summary}"
+    return Picture(whole(parts, names, label, frame), ["series", "score", "per cent"], rows)
 
 
-def points(places: Mapping[str, tuple[float, float]], front: Sequence[str], x_name: str) -> Picture:
-    """A scatter chart. places: name → x above 0, on a scale of log10, and y in 0 … 1. front: names in blue, with
-    a dot behind them in the list; the others are grey rings. Numbers link dots and names."""
-    sizes = {name: max(x, 1.0) for name, (x, _) in places.items()}
-    low, high = np.floor(np.log10(min(sizes.values()))), np.ceil(np.log10(max(sizes.values())) + 1e-9)
-    powers = [10.0**power for power in range(int(low), int(high) + 1)]
-    order = sorted(places, key=lambda name: -places[name][1])
-    ahead = {name: "  ●" if name in front else "" for name in order}
-    shown = [f"{i}  {cut(n)}  {100 * places[n][1]:.1f}{ahead[n]}" for i, n in enumerate(order, 1)]
-    ends = [f"{n} {places[n][0]:,.0f} and {100 * places[n][1]:.1f}" + (", front" * (n in front)) for n in order]
+def scatter(
+    places: Mapping[str, tuple[float, ...]], front: Sequence[str], x_name: str, y_name: str, size: str = ""
+) -> Picture:
+    """name → x, y (a share). size: what a third number is, above 0, which the area of a dot shows; then x is a share,
+    too, else it is above 0 and on a scale of log10. front: names whose dots a line joins, blue. Numbers link dots and
+    names; dots that lie on each other have one label with all of their numbers."""
+    xs, ys = ([place[axis] for place in places.values()] for axis in (0, 1))
+    ends = _range(xs) if size else (10 ** np.floor(log10(min(xs))), 10 ** np.ceil(log10(max(xs)) + 1e-9))
+    sizes = [log10(max(place[2], 1.0)) if size else 0.0 for place in places.values()]
+    radius = [5 + 9 * (one - min(sizes)) / ((max(sizes) - min(sizes)) or 1.0) if size else 4.0 for one in sizes]
+    values = [f"{100 * x:.1f}, {100 * y:.1f}" if size else f"{100 * y:.1f}" for x, y in zip(xs, ys, strict=True)]
+    shown = [f"{i}  {cut(name)}  {value}" for i, (name, value) in enumerate(zip(places, values, strict=True), 1)]
+    frame = frame_of(ends, _range(ys), shown, float if size else log10, 18)
+    parts = [text(frame.left, frame.top - 10, f"{y_name}, %")]
+    parts += grid(frame, round_numbers(*frame.y), lambda share: f"{100 * share:.3g}")
+    along = round_numbers(*ends) if size else [10.0**k for k in range(round(log10(ends[0])), round(log10(ends[1])) + 1)]
+    parts += (
+        ticks(frame, along, f"{x_name}, %", {x: f"{100 * x:.3g}" for x in along})
+        if size
+        else ticks(frame, along, x_name)
+    )
+    path = corners([frame.at(*places[name][:2]) for name in sorted(front, key=lambda n: places[n][0])])
+    parts.append(tag("polyline", points=path, fill="none", stroke=COLOURS[0], stroke_width=1.5))
+    spots = [frame.at(x, y) for x, y in zip(xs, ys, strict=True)]
+    alike = [next(j for j, b in enumerate(spots) if abs(a[0] - b[0]) + abs(a[1] - b[1]) < 8) for a in spots]
+    for i in sorted(range(len(spots)), key=lambda k: -radius[k]):  # the small ones above
+        name, (x, y) = list(places)[i], spots[i]
+        colour = COLOURS[0] if name in front else GREY
+        look = {"fill": colour, "fill_opacity": 0.25, "stroke": colour, "stroke_width": 1.5}
+        parts.append(tag("g", tag("circle", cx=x, cy=y, r=radius[i], data_row=i, **look), data_n=name))
+    firsts = sorted(set(alike))
+    for k, (x, y) in zip(firsts, _labels_of([spots[k] for k in firsts]), strict=True):
+        together = ", ".join(str(i + 1) for i in range(len(spots)) if alike[i] == k)
+        shift = radius[k] - 3 if x > spots[k][0] else 0
+        parts.append(text(x + shift, y, together, "start" if shift else "middle"))
+    rising = [frame.top + i / len(shown) for i in range(len(shown))]  # in their order, as close as they may be
+    names: list[Named] = [(y, name, None, one) for y, name, one in zip(rising, places, shown, strict=True)]
+    label = f"{x_name} and {y_name} in per cent: {'; '.join(shown)}. Front: {', '.join(front)}"
+    columns = ["learner", x_name, y_name, *([size] if size else []), "no other is better"]
+    rows = [[n, _percent(x) if size else short(x), _percent(y), *more, "yes" if n in front else "no"]
+            for n, (x, y, *more) in places.items()]  # fmt: skip
+    return Picture(whole(parts, names, label, frame), columns, rows)
 
-    def draw(sheet: Sheet) -> str:
-        y_axis = (0.0, _nice(max(y for _, y in places.values())))
-        frame = frame_of(sheet, (powers[0], powers[-1]), y_axis, shown, lambda x: float(np.log10(x)), ACCURACY)
-        parts = [*percents(frame), *ticks(frame, powers, x_name), text(frame.left, frame.top - 10, ACCURACY)]
-        spots = {name: frame.at(sizes[name], places[name][1]) for name in order}
-        beside = labels_of(list(spots.values()))
-        for i, (name, (x, y)) in enumerate(spots.items()):
-            look = {"fill": COLOURS[0]} if ahead[name] else {"fill": "none", "stroke": GREY, "stroke_width": 2}
-            dot = tag("circle", cx=x, cy=y, r=4 if ahead[name] else 3, data_row=list(places).index(name), **look)
-            parts.append(
-                tag("g", dot, text(*beside[i], str(i + 1), "middle", size=10 + bool(sheet.inches)), data_n=name)
-            )
-        rising = [frame.top + i / len(order) for i in range(len(order))]  # in their order, as close as they may be
-        names: list[Named] = [(y, name, None, label) for y, name, label in zip(rising, order, shown, strict=True)]
-        return whole(parts, names, f"{x_name} and accuracy in per cent: {'; '.join(ends)}", frame)
 
-    rows = [[n, sizes[n], _percent(y), "yes" if n in front else "no"] for n, (_, y) in places.items()]
-    return Picture(draw, ["learner", x_name, "per cent", "no other is better"], rows)
-
-
-def labels_of(dots: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+def _labels_of(dots: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """Where the number of each dot is: the first place around it that no dot and no other number covers."""
     ways = [(11, 0), (11, -9), (11, 10), (-11, 0), (-11, -9), (-11, 10), (0, -11), (0, 12), (22, 0), (-22, 0), (0, -22)]
     taken, labels = list(dots), []
@@ -210,6 +196,41 @@ def labels_of(dots: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
         taken.append(spot)
         labels.append((spot[0], spot[1] + 4))
     return labels
+
+
+def paths(series: Series, x_name: str, y_name: str, about: str) -> Picture:
+    """name → (x, y) of a path, which begins at a white dot and ends at a full one. Dashed: where x or y is 0. about:
+    above the chart."""
+    ends = [_range([v for path in series.values() for v in path[axis]]) for axis in (0, 1)]
+    moved = [(n, xs[0], ys[0], xs[-1], ys[-1]) for n, (xs, ys) in series.items()]
+    summary = "; ".join(f"{n} from {a:.3g}, {b:.3g} to {c:.3g}, {d:.3g}" for n, a, b, c, d in moved)
+    frame = frame_of(ends[0], ends[1], list(map(cut, series)), above=32)
+    foot, right = frame.top + frame.height, frame.left + frame.width
+    parts = [text(frame.left, 14, about, size=12), text(frame.left, 32, y_name)]
+    parts += grid(frame, round_numbers(*frame.y), lambda value: f"{value:.3g}")
+    along = round_numbers(*frame.x)
+    parts += ticks(frame, along, x_name, {x: f"{x:.3g}" for x in along})
+    (x0, y0) = frame.at(0.0, 0.0)
+    parts += [dashed(x0, frame.top, x0, foot)] if frame.x[0] < 0 < frame.x[1] else []
+    parts += [dashed(frame.left, y0, right, y0)] if frame.y[0] < 0 < frame.y[1] else []
+    row, names = 0, list[Named]()
+    for i, (name, (xs, ys)) in enumerate(series.items()):
+        colour = COLOURS[i % len(COLOURS)]
+        looks = ((0, {"fill": "#ffffff", "stroke": colour}), (-1, {"fill": colour}))
+        dots = [tag("circle", cx=x, cy=y, r=4, **look) for k, look in looks for x, y in [frame.at(xs[k], ys[k])]]
+        parts.append(tag("g", drawn(name, i, frame, xs, ys, row), *dots, data_n=name))
+        row += len(xs)
+        names.append((frame.at(xs[-1], ys[-1])[1], name, i, cut(name)))
+    rows = [[name, short(x), short(y)] for name, (xs, ys) in series.items() for x, y in zip(xs, ys, strict=True)]
+    label = f"{about}. Across: {x_name}; up: {y_name}. {summary}"
+    return Picture(whole(parts, names, label, frame), ["series", x_name, y_name], rows)
+
+
+def _range(values: Sequence[float]) -> tuple[float, float]:
+    """With space around them."""
+    low, high = min(values, default=0.0), max(values, default=1.0)
+    space = MARGIN * (high - low) or 1.0
+    return low - space, high + space
 
 
 def short(value: float | None) -> float | None:

@@ -13,8 +13,7 @@ from driftline.eval import rows as row_files
 from driftline.eval.finetuning.samples import Samples, samples
 from driftline.eval.nets.chain import Net
 from driftline.eval.plotting import files
-from driftline.eval.plotting.charts import Picture, lines
-from driftline.eval.plotting.planes import paths
+from driftline.eval.plotting.charts import Picture, lines, paths
 from driftline.eval.protocols.seq_to_final import analysis, trained_networks
 from driftline.eval.protocols.seq_to_final.analysis import WHOLE
 from driftline.eval.protocols.seq_to_final.trained_networks import Trained
@@ -59,7 +58,7 @@ def draw(
         draws = {"interpolation": lambda: {"": interpolation(trained, test, settings.norm)},
                  "projection": lambda: projection(trained), "svcca": lambda: svcca(trained, test)}  # fmt: skip
         pictures = draws[kind]()
-    return [path for part, picture in pictures.items() for path in files.save_widths(picture, out, f"{kind}{part}")]
+    return [path for part, picture in pictures.items() for path in files.save_kinds(picture, out, f"{kind}{part}")]
 
 
 def networks(

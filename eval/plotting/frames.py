@@ -1,4 +1,4 @@
-"""Where a chart is drawn: a sheet (a page, or paper of a width), the frame of its values, and the names beside it."""
+"""Where a chart is drawn: the frame of its values, and the names beside it. Pages and files have one layout."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,40 +7,12 @@ import numpy as np
 
 from driftline.eval.plotting.svg import COLOURS, Path, corners, dash, dashed, line, svg_of, tag, text
 
-HEIGHT = 340  # of a page's chart
-LEFT, RIGHT, TOP, FOOT = 60, 270, 14, 42  # margins for the axis, the names, the top and the ticks
+WIDTH, HEIGHT = 770, 308  # of a chart, in units: pixels of a page at its natural size
+LEFT, RIGHT, TOP, FOOT = 60, 270, 14, 42  # margins for the axis, the names (at most), the top and the ticks
 GAP = 14  # between two names
 LONG = 36  # characters of a name; the data have all of it
 LETTER = 5.8  # width of a character of 11 units, roughly
 SHADED = 4  # with more bands, a page shows only the one under the pointer: they cover each other
-POINT = 7 / 11  # pt of a unit on paper: text of 11 to 13 units has 7 to 8.3 pt
-MARKED = 8  # points of a line with a marker on paper, about
-MARKERS = (  # of lines on paper, in turn, full and then hollow; with four dashes, 28 looks without a colour
-    "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z", "M-3.5-3.5h7v7h-7z", "M0-4.6l4.3 7.6h-8.6z", "M0-5l4.4 5L0 5l-4.4-5z",
-    "M0 4.6l4.3-7.6h-8.6z", "M-4-1.3h2.7V-4h2.6v2.7H4v2.6H1.3V4h-2.6V1.3H-4z",
-    "M-4-2.2L-2.2-4 0-1.8 2.2-4 4-2.2 1.8 0 4 2.2 2.2 4 0 1.8-2.2 4-4 2.2-1.8 0z",
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """What a chart is drawn on."""
-
-    width: float
-    """units: pixels of a page; on paper `POINT` pt"""
-    inches: float = 0.0
-    """width on paper; 0.0: a page. On paper, lines differ without colours, too"""
-    below: bool = False
-    """names are below the chart, not at its right"""
-
-
-def paper(inches: float, below: bool) -> Sheet:
-    """Paper of a width."""
-    return Sheet(72 * inches / POINT, inches, below)
-
-
-PAGE = Sheet(860)
-WIDTHS = {"column": paper(3.3, below=True), "text": paper(6.8, below=False)}
 
 
 @dataclass(frozen=True)
@@ -48,7 +20,7 @@ class Frame:
     """The part of a picture in which values are drawn."""
 
     left: float
-    """units of the sheet, as the next three"""
+    """units, as the next three"""
     top: float
     width: float
     height: float
@@ -58,7 +30,6 @@ class Frame:
     """values at the bottom and the top"""
     scale: Callable[[float], float] = float
     """of x, before it is drawn"""
-    sheet: Sheet = PAGE
 
     def at(self, x: float, y: float) -> tuple[float, float]:
         """Place of a point."""
@@ -73,16 +44,13 @@ class Frame:
 
 
 def frame_of(
-    sheet: Sheet, x: tuple[float, float], y: tuple[float, float], names: Sequence[str],
-    scale: Callable[[float], float] = float, y_name: str = "", left: float = LEFT,
+    x: tuple[float, float], y: tuple[float, float], names: Sequence[str], scale: Callable[[float], float] = float,
+    above: int = 0,
 ) -> Frame:  # fmt: skip
-    """Beside or above these names, as they are shown, and below the name of the axis."""
-    top = TOP + (18 if y_name else 0)
-    if sheet.below:
-        return Frame(left - 16, top, sheet.width - left + 4, 0.5 * sheet.width, x, y, scale, sheet)
-    height = max(0.4 * sheet.width if sheet.inches else HEIGHT, TOP + GAP * len(names) + FOOT // 2)
-    right = min(RIGHT, 56 + LETTER * max(map(len, names), default=0)) if sheet.inches else RIGHT
-    return Frame(left, top, sheet.width - left - right, height - top - FOOT, x, y, scale, sheet)
+    """Beside these names, as they are shown. above: units for texts above the chart."""
+    height = max(HEIGHT, TOP + GAP * len(names) + FOOT // 2) - TOP - FOOT
+    right = min(RIGHT, 40 + LETTER * max(map(len, names), default=0))
+    return Frame(LEFT, TOP + above, WIDTH - LEFT - right, height, x, y, scale)
 
 
 def round_numbers(low: float, high: float) -> list[float]:
@@ -120,13 +88,13 @@ def percents(frame: Frame) -> list[str]:
     return grid(frame, values, lambda share: f"{100 * share:.0f}" + (" %" if share == values[-1] else ""))
 
 
-def grid(frame: Frame, values: Sequence[float], of: Callable[[float], str], size: int = 11) -> list[str]:
+def grid(frame: Frame, values: Sequence[float], of: Callable[[float], str]) -> list[str]:
     """Horizontal lines with their values."""
     parts = []
     for value in values:
         _, y = frame.at(frame.x[0], value)
         parts.append(line(frame.left, y, frame.left + frame.width, y, opacity=0.15))
-        parts.append(text(frame.left - 8, y + 4, of(value), "end", size))
+        parts.append(text(frame.left - 8, y + 4, of(value), "end"))
     return parts
 
 
@@ -138,7 +106,7 @@ def ticks(frame: Frame, values: Sequence[float], name: str, dates: Mapping[float
         x, shown = frame.at(value, frame.y[0])[0], (dates or {}).get(value, number(value))
         space = LETTER * len(shown) / 2
         if x - space - last > 16:
-            places.append((min(x, frame.sheet.width - space - 2) if frame.sheet.below else x, shown))
+            places.append((x, shown))
             last = x + space
     parts = [text(x, foot + 16, shown, "middle") for x, shown in places]
     return [*parts, text(frame.left + frame.width / 2, foot + 36, name, "middle", 12)]
@@ -163,7 +131,7 @@ Band = tuple[Sequence[float], Sequence[float]]  # low, high
 
 def drawn(
     name: str, i: int, frame: Frame, along: Sequence[float], values: Sequence[float], row: int,
-    band: Band | None = None, bands: int = 0, dots: bool = False, width: float = 2, joined: bool = True,
+    band: Band | None = None, bands: int = 0, dots: bool = False, joined: bool = True,
 ) -> str:  # fmt: skip
     """A line with its band. i: decides how it looks. row: of its first point in the data. bands: of the chart. joined:
     False for dots alone."""
@@ -173,48 +141,23 @@ def drawn(
         outline = [*frame.path(along, high), *reversed(frame.path(along, low))]
         far = {"class_": "far", "opacity": 0.06} if bands > SHADED else {"opacity": 0.15}
         inside.append(tag("polygon", points=corners(outline), fill=colour, **far))
-    look = {"stroke": colour, "stroke_width": width, "stroke_dasharray": dash(i, bool(frame.sheet.inches))}
+    look = {"stroke": colour, "stroke_width": 2, "stroke_dasharray": dash(i)}
     look |= {} if joined else {"stroke_opacity": 0}
     inside.append(tag("polyline", points=corners(path), fill="none", data_row=row, **look))
-    if dots or not joined or len(path) == 1 or frame.sheet.inches:
-        every = dots or not joined or not frame.sheet.inches  # else some, at other places than those of its neighbours
-        step = 1 if every else -(-len(path) // MARKED) or 1
-        inside += [marker(i, x, y, frame.sheet) for x, y in path[i % step :: step]]
+    if dots or not joined or len(path) == 1:
+        inside += [tag("circle", cx=x, cy=y, r=3.5, fill=colour) for x, y in path]
     return tag("g", *inside, class_="series", data_n=name)
-
-
-def marker(i: int, x: float, y: float, sheet: Sheet) -> str:
-    """A dot; on paper a shape of its own for each of fourteen lines."""
-    colour = COLOURS[i % len(COLOURS)]
-    if not sheet.inches:
-        return tag("circle", cx=x, cy=y, r=3.5, fill=colour)
-    look = {"fill": "#ffffff" if i // len(MARKERS) % 2 else colour, "stroke": colour}
-    return tag("path", d=MARKERS[i % len(MARKERS)], transform=f"translate({x:.1f} {y:.1f})", **look)
 
 
 Named = tuple[float, str, int | None, str]  # y of a line's end, name, what decides its look (None: no line), shown
 
 
 def whole(parts: Sequence[str], names: Sequence[Named], description: str, frame: Frame) -> str:
-    """The whole of a chart with its names, in the order of their lines: at the right, or below."""
+    """The whole of a chart with its names at the right, in the order of their lines."""
     foot, ordered = frame.top + frame.height + FOOT, sorted(names, key=lambda entry: entry[:2])
-    if frame.sheet.below:
-        beside, height = names_below(ordered, frame.sheet, foot + 8)
-        return svg_of([*parts, *beside], description, height, frame.sheet.width)
-    spots = _apart([y for y, *_ in ordered], foot - 8)
-    x = frame.left + frame.width + (16 if frame.sheet.inches else 8)
-    beside = [named(name, x, y, shown, i, frame.sheet) for y, (_, name, i, shown) in zip(spots, ordered, strict=True)]
-    return svg_of([*parts, *beside], description, foot, frame.sheet.width)
-
-
-def names_below(names: Sequence[Named], sheet: Sheet, top: float) -> tuple[list[str], float]:
-    """Names in columns, filled one after the other, and the height at which they end."""
-    wide = 20 + max(((i is not None) * 26 + LETTER * len(shown) for _, _, i, shown in names), default=0)
-    columns = min(max(1, int(sheet.width // wide)), len(names) or 1)
-    rows = -(-len(names) // columns)
-    places = [(k // rows * sheet.width / columns + 8, top + GAP * (k % rows)) for k in range(len(names))]
-    shown = [named(name, x, y, text_, i, sheet) for (x, y), (_, name, i, text_) in zip(places, names, strict=True)]
-    return shown, top + GAP * rows
+    spots, x = _apart([y for y, *_ in ordered], foot - 8), frame.left + frame.width + 8
+    beside = [_named(name, x, y, shown, i) for y, (_, name, i, shown) in zip(spots, ordered, strict=True)]
+    return svg_of([*parts, *beside], description, foot, WIDTH)
 
 
 def _apart(spots: list[float], floor: float) -> list[float]:
@@ -227,12 +170,11 @@ def _apart(spots: list[float], floor: float) -> list[float]:
     return spots
 
 
-def named(name: str, x: float, y: float, shown: str, i: int | None = None, sheet: Sheet = PAGE) -> str:
+def _named(name: str, x: float, y: float, shown: str, i: int | None) -> str:
     """A name beside a chart, with its line if it has one."""
-    inside, long = [], 24 if sheet.inches else 16
+    inside = []
     if i is not None:
-        look = {"stroke": COLOURS[i % len(COLOURS)], "stroke_dasharray": dash(i, bool(sheet.inches))}
-        inside.append(line(0, 0, long, 0, stroke_width=2, **look))
-        inside += [marker(i, long / 2, 0, sheet)] if sheet.inches else []
-    inside.append(text(12 if i is None else long + 5, 4, shown))
+        look = {"stroke": COLOURS[i % len(COLOURS)], "stroke_dasharray": dash(i)}
+        inside.append(line(0, 0, 16, 0, stroke_width=2, **look))
+    inside.append(text(12 if i is None else 21, 4, shown))
     return tag("g", *inside, class_="name", data_n=name, transform=f"translate({x:.0f} {y:.1f})")

@@ -49,13 +49,14 @@ def corners(path: Path) -> str:
 
 def svg_of(parts: Sequence[str], description: str, height: float, width: float) -> str:
     """A whole picture. description: what it shows, in words."""
-    size = {"viewBox": f"0 0 {width:.0f} {height:.0f}", "style": f"width:100%;max-width:{width + 36:.0f}px;height:auto"}
+    style = f"width:100%;max-width:{1.16 * width:.0f}px;height:auto"  # on a page, text is as large as that around it
+    size = {"viewBox": f"0 0 {width:.0f} {height:.0f}", "style": style}
     return tag("svg", *parts, **size, role="img", aria_label=description)
 
 
-def dash(i: int, on_paper: bool = False) -> str:
-    """Dashes of the line at a position; on paper, which may be grey, those of its neighbours are others."""
-    return DASHES[(i if on_paper else i // len(COLOURS)) % len(DASHES)]
+def dash(i: int) -> str:
+    """Dashes of the line at a position."""
+    return DASHES[i // len(COLOURS) % len(DASHES)]
 
 
 def colour(value: float, span: tuple[float, float]) -> str:

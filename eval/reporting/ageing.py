@@ -7,12 +7,22 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from driftline.eval.plotting.cells import Strip, cells, strips
 from driftline.eval.plotting.charts import Figure, Section, lines
 from driftline.eval.plotting.frames import SHADED
-from driftline.eval.plotting.panels import Strip, panels, strips
 from driftline.eval.reporting import markup
 from driftline.eval.reporting.markup import Cell, render
-from driftline.eval.reporting.text import after, counted, ends, half_life_text, interval, one_of, points, seconds_text
+from driftline.eval.reporting.text import (
+    after,
+    counted,
+    ends,
+    half_life_text,
+    interval,
+    one_of,
+    points,
+    seconds_text,
+    span,
+)
 from driftline.eval.rows import Run
 from driftline.eval.scoring.ageing import Ageing, ageing
 from driftline.eval.scoring.bands import Band
@@ -20,7 +30,7 @@ from driftline.eval.scoring.net import Net
 from driftline.eval.scoring.sums import Resampling
 from driftline.stream_builder.stream import Stream
 
-PANELS = 24  # classes with a chart
+CLASSES, TABLES = 24, 3  # with their accuracy by age; learners with a table of it
 RETRAINED = 3  # learners with a table of how often to retrain
 UNKNOWN = "not known"
 CONTROLLED = "{}, if nothing aged"
@@ -199,29 +209,31 @@ def _newer_note(part: Part) -> str:
 
 
 def by_class(part: Part) -> Figure | None:
-    """Small multiples: a chart for each class, the class that falls most first; None without counts of classes."""
-    shown, classes = together(part) or aged_of(part), part["ageing"]["classes"]
+    """Accuracy of each class by age, of the first learners, the class that falls most first; None without counts of
+    classes."""
+    shown, names = (together(part) or aged_of(part))[:TABLES], part["ageing"]["classes"]
     falls: dict[int, float] = {}
     for _, aged in shown:
         for c, values in enumerate(aged.curve.accuracy_of.value):
             numbers = values[~np.isnan(values)]
             if len(numbers) > 1:
                 falls[c] = max(falls.get(c, -math.inf), float(numbers[0] - numbers[-1]))
-    order = sorted(falls, key=lambda c: -falls[c])[:PANELS]
+    order = sorted(falls, key=lambda c: -falls[c])[:CLASSES]
     if len(order) < 2:
         return None
-    charts = {}
-    for c in order:
-        lines_of = {
-            label: _known(aged.curve.age, aged.curve.accuracy_of.value[c])
-            for label, aged in shown if c < len(aged.curve.accuracy_of.value)
-        }  # fmt: skip
-        charts[classes[c] if c < len(classes) else str(c)] = {label: (x, y) for label, (x, y) in lines_of.items()}
-    left_out = f" {PANELS} of {len(falls)} classes." if len(falls) > PANELS else ""
-    note = f"The class that falls most is first.{left_out} {part['ageing']['unit'].capitalize()} from training to test."
-    single = len(_typical(part).curve.tested) == 1
-    picture = panels(charts, part["ageing"]["unit"], joined=not single)
-    return Figure("Who loses: accuracy of each class", note + _newer_note(part), picture)
+    tables = {}
+    for label, aged in shown:
+        values_of = {c: aged.curve.accuracy_of.value[c] for c in order if c < len(aged.curve.accuracy_of.value)}
+        tables[label] = {
+            names[c] if c < len(names) else str(c): [None if np.isnan(v) else float(v) for v in values]
+            for c, values in values_of.items()
+        }
+    ages, unit = max((aged.curve.age for _, aged in shown), key=len), part["ageing"]["unit"]
+    left_out = f" {CLASSES} of {len(falls)} classes." if len(falls) > CLASSES else ""
+    note = f"Per cent. The class that falls most is first.{left_out} Across: {unit} from training to test."
+    title = "Who loses: accuracy of each class"
+    picture = cells(tables, [span(float(age)) for age in ages], (0.0, 1.0), title, ("class", unit))
+    return Figure(title, note + _newer_note(part), picture)
 
 
 def table(part: Part) -> Section | None:

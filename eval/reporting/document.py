@@ -7,7 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from driftline.eval.plotting.charts import Figure, points
+from driftline.eval.plotting.charts import Figure, scatter
 from driftline.eval.protocol import OF_CLASSES, Document, Score, kind_of, primary_of, score_of, scores_of
 from driftline.eval.reporting import ageing, samples, seen
 from driftline.eval.reporting.answer import answer, seconds_of
@@ -189,7 +189,7 @@ def _cost(document: Mapping[str, Any]) -> Figure | None:
         and not any(c <= cost and m >= mean and (c, m) != (cost, mean) for n, (c, m) in places.items() if n != name)
     ]
     caption = (
-        f"{score.label.capitalize()} in per cent over the processor time of one run. Blue: no other learner is at "
-        "least as cheap and as good."
+        f"{score.label.capitalize()} in per cent over the processor time of one run. Blue, joined by a line: no other "
+        "learner is at least as cheap and as good."
     )
-    return Figure("Cost against accuracy", caption, points(places, front, "milliseconds a run"))
+    return Figure("Cost against accuracy", caption, scatter(places, front, "milliseconds a run", score.label))

@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from driftline.curate.core.errors import IncompatibleStream, UnknownName, available, did_you_mean
 from driftline.eval.plotting import files
 from driftline.eval.plotting.cells import cells
-from driftline.eval.plotting.charts import Figure, Picture
+from driftline.eval.plotting.charts import Figure
 from driftline.eval.protocol import Document
 from driftline.eval.reporting import stream_page
 from driftline.eval.reporting.document import shown
@@ -21,10 +20,10 @@ Chart = tuple[str, str, Figure]  # title in letters of a file's name, the file's
 
 
 def save_figures(charts: Sequence[Chart], out: Path) -> list[Path]:
-    """Write charts into `out` as SVG, PDF and PNG, for columns and for the width of the text; returns the paths. Raises
+    """Write charts into `out` as SVG, PDF and PNG; returns the paths. Raises
     IncompatibleStream if there is no chart."""
     chosen = _chosen(charts, "")
-    return [path for _, stem, figure in chosen for path in files.save_widths(figure.picture, out, stem)]
+    return [path for _, stem, figure in chosen for path in files.save_kinds(figure.picture, out, stem)]
 
 
 def chart(documents: Sequence[Document], name: str = "", streams: Sequence[Stream] = ()) -> Figure:
@@ -63,16 +62,11 @@ def charts_of(documents: Sequence[Document], streams: Sequence[Stream] = ()) -> 
 
 def _matrices(full: dict[str, Any]) -> Iterator[Figure]:
     """The accuracy matrix of each learner."""
-    names, span = full["names"], tuple(100 * end for end in full["span"])
     for r in full["results"]:
         if r["matrix"]:
-            rows = {
-                name: [None if v is None else 100 * v for v in row]
-                for name, row in zip(names, r["matrix"], strict=False)
-            }
-            draw = partial(cells, {r["label"]: rows}, names, span, 1, label=f"Accuracy of {r['label']}", framed=True)
-            flat = [[i, j, v] for i, row in rows.items() for j, v in zip(names, row, strict=False) if v is not None]
-            picture = Picture(draw, ["trained to", "tested on", "per cent"], flat)
+            rows = dict(zip(full["names"], r["matrix"], strict=False))
+            label, heads = f"Accuracy of {r['label']}", ("trained to", "tested on")
+            picture = cells({r["label"]: rows}, full["names"], full["span"], label, heads, framed=True)
             yield Figure(f"Matrix {r['label']}", full["texts"].matrix_note, picture)
 
 

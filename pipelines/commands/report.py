@@ -50,7 +50,7 @@ def report(
     out DIR: Folder for the pages and the scores (CSV, LaTeX, JSON).
     run DIR: The run that built the benchmark: adds its images, counts and settings.
     title TEXT: Title of the pages.
-    figures DIR: Write the charts for paper: SVG, PDF and PNG, column and text width.
+    figures DIR: Write the charts for paper: SVG, PDF and PNG, 6.8 in wide.
     networks NAME: Plots for --figures of networks that an evaluation by seq-to-final stored: interpolation, projection,
         svcca, adjacent.
     settings KEY=VALUE: Of networks: count=1000 (test images at most); norm=interpolate, or initial as in the

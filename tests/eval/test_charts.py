@@ -13,10 +13,10 @@ from PIL import Image
 from support.pages import chromium_browser
 
 from driftline.curate.core.errors import BadConfig
-from driftline.eval.plotting.charts import Figure, lines, points, slopes
+from driftline.eval.plotting.cells import Strip, strips
+from driftline.eval.plotting.charts import Figure, lines, scatter, slopes
 from driftline.eval.plotting.files import KINDS, save
 from driftline.eval.plotting.frames import SHADED
-from driftline.eval.plotting.panels import Strip, panels, strips
 from driftline.eval.plotting.svg import COLOURS
 from driftline.eval.reporting.markup import as_json, environment, render, script
 
@@ -30,11 +30,10 @@ CHARTS = {
     "lines": lines({"a": ([0, 1], [0.1, 0.2]), "b": ([0, 1], [0.3, 0.4])}, "age", bands={"a": ([0, 0.1], [0.2, 0.3])}),
     "levels": lines({"a": ([0, 1], [0.1, 0.2])}, "age", log=True, levels={"chance": 0.1}, marks={"S": 1}),
     "slopes": slopes({"a": (0.1, 0.2), "b": (0.3, 0.1)}, ("online", "near future")),
-    "points": points({"a": (10.0, 0.5), "b": (20.0, 0.4)}, ["a"], "bytes"),
+    "scatter": scatter({"a": (10.0, 0.5), "b": (20.0, 0.4)}, ["a"], "bytes", "right"),
     "strips": strips(
         {"a": Strip([0.1, 0.4], 0.3, 0.2, 0.5), "b": Strip([], 0.2, np.nan, np.nan)}, "points", {"0": 0.0}
     ),
-    "panels": panels({t: {"a": ([0, 1], [0.1, 0.2]), "b": ([0, 1], [0.3, 1.1])} for t in "pqrst"}, "age"),
 }
 
 
@@ -122,7 +121,7 @@ def test_names_from_outside_are_text_in_the_library_too(browser: Any, tmp_path: 
     charts = [
         Figure(PAYLOADS[0], PAYLOADS[1], lines(many, PAYLOADS[1], levels={PAYLOADS[0]: 0.1}, marks={PAYLOADS[2]: 1.0})),
         Figure("slopes", "", slopes(pairs, PAYLOADS[1:3])),
-        Figure("points", "", points(dots, [PAYLOADS[0]], PAYLOADS[1])),
+        Figure("scatter", "", scatter(dots, [PAYLOADS[0]], PAYLOADS[1], PAYLOADS[2])),
     ]
     page = opened(browser, page_of(tmp_path, *charts))
     for chart in page.locator(".plot").all():

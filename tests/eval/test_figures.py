@@ -16,10 +16,10 @@ from PIL import Image
 from support.console import answer
 from support.helpers import correlated, drifting
 
-from driftline.eval.plotting.charts import lines, points, slopes
-from driftline.eval.plotting.files import save_widths
-from driftline.eval.plotting.frames import GAP, MARKERS, WIDTHS
-from driftline.eval.plotting.panels import panels
+from driftline.eval.plotting.cells import cells
+from driftline.eval.plotting.charts import lines, scatter, slopes
+from driftline.eval.plotting.files import INCHES, save_kinds
+from driftline.eval.plotting.frames import GAP
 from driftline.eval.plotting.svg import GREY
 from driftline.eval.plotting.timeline import BINS, FOOT, HIGH, SHADES, TOP, timeline
 from driftline.eval.protocol import Result, Score
@@ -111,8 +111,7 @@ def test_every_row_is_a_line_that_ends_at_its_score(protocol: str, tmp_path: Pat
     assert len(names) == len(document["results"]) == 4, "three rates and one without"
     figures = {figure.title: figure.picture for figure in [*full["figures"], full["cost"]]}
     for title, score in ENDS[protocol].items():
-        at = figures[title].columns.index("per cent")
-        ends = {row[0]: row[at] for row in figures[title].rows}
+        ends = {row[0]: row[2] for row in figures[title].rows}
         assert ends == {r["label"]: pytest.approx(100 * r["scores"][score]["mean"], abs=0.006) for r in part["results"]}
 
 
@@ -191,18 +190,16 @@ def test_the_timeline_shows_every_photo_in_the_shade_of_its_bucket() -> None:
 
 
 def test_a_reports_charts_are_saved_with_legend_names_bands_and_dates(tmp_path: Path) -> None:
-    """At both widths."""
     runs, out, stream = tmp_path / "runs", tmp_path / "out", yearly(drifting(steps=4))
     evaluate(stream, "clear-iid", ["nearest-mean", "finetune"], seeds=[0, 1], out=runs)
     saved = answer("report", str(runs), "--out", str(tmp_path / "page"), "--figures", str(out), "--json")["figures"]
     assert sorted(map(str, out.iterdir())) == sorted(saved)
     assert {Path(one).suffix for one in saved} == {".svg", ".pdf", ".png"}
-    for width in ("column", "text"):
-        (svg,) = (Path(one).read_text() for one in saved if one.endswith(f"accuracy-by-age-{width}.svg"))
-        assert svg.count("data-n='nearest-mean'") == svg.count("data-n='finetune'") == 2, "a line and its name"
-        assert svg.count("<polygon") == 2
-        (matrix,) = (Path(one).read_text() for one in saved if one.endswith(f"matrix-finetune-{width}.svg"))
-        assert all(matrix.count(f">{year}</text>") == 2 for year in range(2004, 2008)), "of rows and columns"
+    (svg,) = (Path(one).read_text() for one in saved if one.endswith("accuracy-by-age.svg"))
+    assert svg.count("data-n='nearest-mean'") == svg.count("data-n='finetune'") == 2, "a line and its name"
+    assert svg.count("<polygon") == 2
+    (matrix,) = (Path(one).read_text() for one in saved if one.endswith("matrix-finetune.svg"))
+    assert all(matrix.count(f">{year}</text>") == 2 for year in range(2004, 2008)), "of rows and columns"
 
 
 def yearly(stream: Stream) -> Stream:
@@ -220,19 +217,17 @@ DRAWN = {
     "lines": lines(TWO, "age", bands={"a": ([0, 0.1, 0.2], [0.2, 0.3, 0.4])}, y_name="loss"),
     "many": lines(MANY, "samples seen"),
     "slopes": slopes({"a": (0.1, 0.2), "b": (0.3, 0.1)}, ("online", "near future")),
-    "points": points({f"learner {i}": (10.0 + i, 0.5) for i in range(25)}, ["learner 1"], "bytes"),
-    "panels": panels(dict.fromkeys("pqrstuvwxyzabcdefghij", TWO), "age"),
+    "scatter": scatter({f"learner {i}": (10.0 + i, 0.5) for i in range(25)}, ["learner 1"], "bytes", "right"),
+    "cells": cells({"a": {"cup": [0.1, None], "car": [0.9, 1.0]}}, "12", (0, 1), "c", ("class", "age")),
 }
 
 
-@pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", DRAWN)
-def test_a_chart_on_paper_is_as_wide_as_it_must_be_and_its_text_is_7_to_9_pt(name, width, tmp_path):
-    saved = [path for path in save_widths(DRAWN[name], tmp_path, name) if path.stem == f"{name}-{width}"]
-    svg, pdf, png = (path.read_bytes() for path in saved)
-    inches = WIDTHS[width].inches
+def test_a_chart_on_paper_is_no_wider_than_its_text_and_its_letters_have_7_to_9_pt(name: str, tmp_path: Path) -> None:
+    svg, pdf, png = (path.read_bytes() for path in save_kinds(DRAWN[name], tmp_path, name))
     root = ElementTree.fromstring(svg.decode())
-    assert root.attrib["width"] == f"{inches}in"
+    inches = float(root.attrib["width"].removesuffix("in"))
+    assert inches == INCHES if name != "cells" else inches < INCHES
     assert float(root.attrib["height"].removesuffix("in")) < 9.5, "a page of paper"
     point = 72 * inches / float(root.attrib["viewBox"].split()[2])
     sizes = [float(one.attrib["font-size"]) * point for one in root.iter() if "font-size" in one.attrib]
@@ -245,15 +240,6 @@ def test_a_chart_on_paper_is_as_wide_as_it_must_be_and_its_text_is_7_to_9_pt(nam
         assert image.info["dpi"][0] == pytest.approx(300, abs=1)
 
 
-def test_lines_on_paper_differ_without_colours() -> None:
-    series = {f"learner {i}": ([0, 1], [0.1, 0.2 + i / 50]) for i in range(4 * len(MARKERS))}
-    svg = lines(series, "age").draw(WIDTHS["column"])
-    looks = re.findall(
-        r"<polyline [^>]*stroke-dasharray='([^']*)'[^>]*></polyline><path d='([^']*)' [^>]*fill='([^']*)'", svg
-    )
-    assert len({(dash, shape, fill == "#ffffff") for dash, shape, fill in looks}) == len(series)
-
-
 def test_saved_charts_name_the_classes_of_a_stream_that_is_at_hand(tmp_path: Path) -> None:
     stream = drifting(steps=3, classes=3)
     stream = Stream("named", stream.steps, ["cup", "car", "cat"]).save(tmp_path / "s")
@@ -263,6 +249,6 @@ def test_saved_charts_name_the_classes_of_a_stream_that_is_at_hand(tmp_path: Pat
         out = tmp_path / f"out{len(more)}"
         places = (str(tmp_path / "runs"), "--out", str(tmp_path / "page"), "--figures", str(out))
         saved = answer("report", *places, "--json", *more)["figures"]
-        (svg,) = (Path(one).read_text() for one in saved if one.endswith("accuracy-of-each-class-text.svg"))
-        titles[len(more)] = set(re.findall(r"font-size='12' fill='currentColor'>([^<]*)<", svg))
+        (svg,) = (Path(one).read_text() for one in saved if one.endswith("accuracy-of-each-class.svg"))
+        titles[len(more)] = set(re.findall(r"text-anchor='end' font-size='11' fill='currentColor'>([^<]*)<", svg))
     assert titles == {0: {"0", "1", "2"}, 2: {"cup", "car", "cat"}}

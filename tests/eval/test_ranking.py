@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support.helpers import drifting
 
-from driftline.eval.plotting.planes import trade
+from driftline.eval.plotting.charts import scatter
 from driftline.eval.protocol import MAJORITY, PROTOCOLS, primary_of, score_of
 from driftline.eval.protocols.ocrr.score import scored
 from driftline.eval.reporting.exports import scores_tex
@@ -91,7 +91,7 @@ def test_results_under_other_policies_do_not_beat_each_other_on_the_front() -> N
 
 def test_dots_on_each_other_have_one_label_and_the_plane_is_no_wider_than_the_data() -> None:
     places = {"a": (0.9, 0.8, 1e5), "b": (0.9, 0.8, 1e8), "c": (0.7, 0.95, 1e6)}
-    picture = trade(places, ["a", "b", "c"], "novel", "original", "bytes kept")
+    picture = scatter(places, ["a", "b", "c"], "novel", "original", "bytes kept")
     assert ">1, 2<" in picture.svg
     radii = [float(r) for r in re.findall(r"<circle [^>]*r='([\d.]+)'", picture.svg)]
     assert radii == [14, 8, 5], "bytes on a scale of logarithms, the small dot above"

@@ -10,7 +10,6 @@ import pytest
 from support.helpers import drifting
 
 from driftline.eval import outcomes
-from driftline.eval.plotting.frames import LEFT, PAGE, RIGHT
 from driftline.eval.protocols.clear.protocol import Iid
 from driftline.eval.reporting import pages
 from driftline.eval.reporting.document import shown
@@ -123,9 +122,10 @@ def figure_of(made: Any, title: str) -> Any:
 
 def dashed(picture: Any) -> list[float]:
     """x of the dashed lines, from both ends of a chart's axis: 0 … 1."""
-    return [
-        (float(x) - LEFT) / (PAGE.width - LEFT - RIGHT) for x in re.findall(r"<line x1='([\d.]+)'[^>]*4 4", picture.svg)
-    ]
+    left, right = map(
+        float, re.findall(r"<line x1='([\d.]+)' y1='[\d.]+' x2='([\d.]+)'", picture.svg)[0]
+    )  # of the grid
+    return [(float(x) - left) / (right - left) for x in re.findall(r"<line x1='([\d.]+)'[^>]*4 4", picture.svg)]
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from driftline.eval.plotting.charts import Figure, Section, lines
-from driftline.eval.plotting.planes import trade
+from driftline.eval.plotting.charts import Figure, Section, lines, scatter
 from driftline.eval.protocol import Document
 from driftline.eval.protocols.ocrr.score import SCORES
 from driftline.eval.reporting.markup import Cell, render, table
@@ -37,7 +36,7 @@ def first_figure(document: Document) -> Figure:
         "Mean over seeds. Blue, joined by a line: no other learner is as good on both and better on one. The larger a "
         "dot, the more bytes are kept (logarithmic)."
     )
-    picture = trade(places, front({n: place[:2] for n, place in places.items()}), "novel", "original", "bytes kept")
+    picture = scatter(places, front({n: place[:2] for n, place in places.items()}), "novel", "original", "bytes kept")
     return Figure("New against original classes", caption, picture)
 
 

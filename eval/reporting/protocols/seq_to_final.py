@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 import numpy as np
 from markupsafe import Markup
 
+from driftline.eval.plotting.cells import Strip, strips
 from driftline.eval.plotting.charts import Figure, Picture, Section
-from driftline.eval.plotting.panels import Strip, strips
 from driftline.eval.protocol import Document
 from driftline.eval.protocols.seq_to_final import published
 from driftline.eval.reporting.markup import render, table
@@ -160,8 +160,7 @@ def _figure(text: str, results: Sequence[Any]) -> Figure:
             f" Grey: the paper's, one seed, {'same samples' if same_samples else 'other draws of the same sizes'}; ▲▼ "
             "where ours is more than .04 above or below. Its sft is the best test of three schedules."
         )
-    html = table(["", *names], rows)
-    return Figure("Methods by network", caption, Picture(lambda sheet: html))
+    return Figure("Methods by network", caption, Picture(table(["", *names], rows)))
 
 
 def across(documents: Sequence[Document]) -> Section | None:
