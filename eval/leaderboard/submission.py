@@ -69,8 +69,8 @@ def pack(paths: Sequence[Path], name: str, out: Path, contact: str = "", code: S
         "contact": contact,
         "environment": environment(),
         "files": {member: hashlib.sha256(data).hexdigest() for member, data in members.items()},
-        "scores": scores_of(documents_of(runs_of(members))),
     }
+    documents_of(runs_of(members))  # what cannot be scored is not packed
     members["manifest.json"] = _json(manifest)
     sink = io.BytesIO()
     with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as file:
@@ -106,7 +106,7 @@ def opened(path: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
         raise BadInput(f"{path} cannot be read ({reason(error)}).", A_SUBMISSION) from None
     manifest = _parsed(members.pop("manifest.json", b""), f"manifest.json in {path}")
     check_format(path, manifest.get("format"), FORMAT, "Pack it again: driftline submit.")
-    for key, kind in (("files", dict), ("name", str), ("scores", dict)):
+    for key, kind in (("files", dict), ("name", str)):
         if not isinstance(manifest.get(key), kind):
             raise BadInput(f"The manifest of {path} has no {key!r}.", A_SUBMISSION, "Pack it again.")
     if len(manifest["name"]) > LONGEST:
@@ -184,18 +184,6 @@ def documents_of(runs: Sequence[Run]) -> list[dict[str, Any]]:
         raise BadInput(
             f"Its rows cannot be scored ({type(error).__name__}: {error}).", "Expected runs of driftline eval."
         ) from None
-
-
-def scores_of(documents: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
-    """`protocol | stream | learner | settings | score` → mean over seeds."""
-    means = {}
-    for document in documents:
-        for result in document["results"]:
-            settings = hashlib.sha256(_json(result["settings"])).hexdigest()[:12]
-            for score, value in result["scores"].items():
-                key = [document["protocol"], document["stream"]["sha256"][:12], result["learner"], settings, score]
-                means[" | ".join(key)] = value["mean"]
-    return means
 
 
 def _json(value: Any) -> bytes:

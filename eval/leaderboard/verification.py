@@ -15,14 +15,7 @@ from driftline.curate.core.registry import Registry
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.experiment.code import ours
 from driftline.eval.leaderboard.repeating import own_code, reach, repeat, rescored
-from driftline.eval.leaderboard.submission import (
-    documents_of,
-    modules_of,
-    opened,
-    runs_of,
-    scores_of,
-    with_records,
-)
+from driftline.eval.leaderboard.submission import documents_of, modules_of, opened, runs_of, with_records
 from driftline.eval.learners import LEARNERS
 from driftline.eval.protocol import PROTOCOLS
 from driftline.eval.rows import Run, digest, tested
@@ -119,14 +112,13 @@ def _verified(
     done: list[dict[str, Any]] = []
     if not problems:
         chosen = [repeatable[i] for i in drawn(sha256, public_value, len(repeatable))[:again]]
-        members = opened(path)[0]
-        runs = runs_of(members)
         for run in chosen:
-            result = repeat(with_records(runs[run["run"]], members, run["run"]), given[run["stream"]])
+            submitted = examination["submitted"][run["run"]]
+            result = repeat(submitted, given[run["stream"]])
             if result["because"]:
                 run["because"] = result["because"]
             else:
-                older = runs[run["run"]].about.get("code_of", {}).get("driftline") != ours()
+                older = submitted.about.get("code_of", {}).get("driftline") != ours()
                 done.append(run | {"differs": result["differs"], "share": result["share"], "older": older})
         problems += [_named(run) for run in done if run["differs"]]
     if given and not problems and not here and not elsewhere:
@@ -146,22 +138,24 @@ def drawn(sha256: str, public_value: str, runs: int) -> list[int]:
 
 
 def examined(path: Path, streams: Mapping[str, Stream]) -> dict[str, Any]:
-    """What a submission says about itself, checked without running anything: name, problems, documents and its runs.
+    """What a submission says about itself, checked without running anything: name, problems, documents, the submitted
+    runs, and what is known of each (`runs`).
 
     streams: SHA-256 → those that are here. Raises as `opened` and `runs_of`.
     """
     members, manifest = opened(path)
-    runs = runs_of(members)
+    submitted = runs_of(members)
     modules = modules_of(members)
-    problems, listed, documents = [], [], []
-    for number, run in enumerate(runs):
+    problems, listed = [], []
+    for number, run in enumerate(submitted):
         code = own_code(run.about, modules)
         problem, because, unverified = _odd(run, code), "", ""
         stream = streams.get(run.about["stream"]["sha256"])
         if not problem:
             try:
                 because = reach(run.about, bool(code))
-                problem, unverified = _rescored(with_records(run, members, number), stream)
+                submitted[number] = with_records(run, members, number)
+                problem, unverified = _rescored(submitted[number], stream)
             except (BadConfig, BadPlugin, UnknownName, BadInput, IntegrityError) as error:
                 problem = str(error)
         if problem:
@@ -170,12 +164,9 @@ def examined(path: Path, streams: Mapping[str, Stream]) -> dict[str, Any]:
         facts = {key: run.about[key] for key in ("learner", "protocol", "seed")} | {"digest": digest(run)}
         facts |= {"run": number, "stream": run.about["stream"]["sha256"], "code": code}
         listed.append(facts | {"because": because, "unverified": unverified})
-    if not problems:
-        documents = documents_of(runs)
-        scores = scores_of(documents)
-        wrong = [(key, claimed) for key, claimed in manifest["scores"].items() if scores.get(key) != claimed]
-        problems += [f"{key}: the manifest says {claimed}, its rows {scores.get(key)}." for key, claimed in wrong[:1]]
-    return {"name": manifest["name"], "problems": problems, "documents": documents, "runs": listed}
+    documents = [] if problems else documents_of(submitted)
+    found = {"name": manifest["name"], "problems": problems, "documents": documents}
+    return found | {"runs": listed, "submitted": submitted}
 
 
 def _rescored(run: Run, stream: Stream | None) -> tuple[str, str]:

@@ -34,8 +34,8 @@ def submit(
     file = guarded_out(path_of(out), suffixes=(".zip",))
     admit(several(plugin))
     manifest = pack(places_of(runs), name, file, contact, places_of(code))
-    number, scores = sum(m.endswith("run.json") for m in manifest["files"]), len(manifest["scores"])
-    return Shown({"out": str(file), "runs": number, "scores": scores}, f"{file}: {number} runs, {scores} scores")
+    number = sum(m.endswith("run.json") for m in manifest["files"])
+    return Shown({"out": str(file), "runs": number}, f"{file}: {number} runs")
 
 
 @action("driftline verify ours.zip --stream stream --again 2", "Share")
@@ -45,8 +45,8 @@ def verify(
 ) -> Shown[Answer]:  # fmt: skip
     """Check every byte against its hashes; the content says what it is.
 
-    Of a submission also scores and some runs, which are repeated; code that it holds or names is not run. Exits with
-    code 1 if anything differs, and names the first difference.
+    Of a submission rows are computed again, too, and some runs are repeated; code that it holds or names is not run.
+    Exits with code 1 if anything differs, and names the first difference.
 
     path PATH: A submission, ledger, release or stream, or the store of a run.
     stream STREAM: A stream of the submission, to repeat runs on. Repeatable.
