@@ -131,7 +131,7 @@ def _curve_note(part: Part, shown: Sequence[tuple[str, Ageing]], like: Mapping[s
     others = [r["label"] for r in part["results"] if r.get("aged") and r["label"] not in names]
     if others:
         text += f" Not drawn, since they are never retrained, see no sample or have other tests: {', '.join(others)}."
-    return text + _newer_note(part)
+    return text
 
 
 def never(part: Part) -> Figure | None:
@@ -201,13 +201,6 @@ def _ends(band: Band) -> tuple[Any, Any]:
     return band.low, band.high
 
 
-def _newer_note(part: Part) -> str:
-    newer = (part.get("seen") or {}).get("newer", ())
-    which = [bool(newer[step]) for step in _typical(part).curve.tested] if newer else []
-    text = "All" if all(which) else f"{sum(which)} of {len(which)}"
-    return f" † {text} of these tests are newer than what the encoder may have seen." if any(which) else ""
-
-
 def by_class(part: Part) -> Figure | None:
     """Accuracy of each class by age, of the first learners, the class that falls most first; None without counts of
     classes."""
@@ -233,7 +226,7 @@ def by_class(part: Part) -> Figure | None:
     note = f"Per cent. The class that falls most is first.{left_out} Across: {unit} from training to test."
     title = "Who loses: accuracy of each class"
     picture = cells(tables, [span(float(age)) for age in ages], (0.0, 1.0), title, ("class", unit))
-    return Figure(title, note + _newer_note(part), picture)
+    return Figure(title, note, picture)
 
 
 def table(part: Part) -> Section | None:

@@ -58,7 +58,6 @@ def shown(
         "texts": page,
         "figures": page.figures(part) if results else [],
         "note": " ".join(filter(None, [page.note(part), results[0].get("label_time")])) if results else "",
-        "scale": _scale(results),
         "span": (min(cells), max(cells)) if cells else (0.0, 1.0),
         "lacks": " ".join([*lacks, *part.get("unread", ())]),
     }
@@ -157,20 +156,6 @@ def _seeds(results: Sequence[Mapping[str, Any]]) -> str:
     if high == 1:
         return "1 seed"
     return f"mean ± standard deviation over {high if low == high else f'{low} to {high}'} seeds"
-
-
-def _scale(results: Sequence[Mapping[str, Any]]) -> str:
-    """How heads scale features; "" without heads on features.
-
-    >>> _scale([{"label": "er", "settings": {"scale": "rms"}}])[:42]
-    'Trained heads divide features by one const'
-    """
-    heads = [r for r in results if "scale" in r["settings"] and r["settings"].get("net", "linear") in ("linear", "mlp")]
-    if not heads:
-        return ""
-    raw = ", ".join(r["label"] for r in heads if r["settings"]["scale"] == "none")
-    text = "Trained heads divide features by one constant, the root mean square length of the first training data"
-    return text + (f"; unscaled: {raw}" if raw else "") + ". Closed forms and neighbours do not depend on their unit."
 
 
 def _cost(document: Mapping[str, Any]) -> Figure | None:

@@ -1,9 +1,7 @@
 """Every learner under every protocol on every stream, in one table; and results on several versions of one release,
 which are never mixed, and compared only on what the versions share.
 
-A column is a protocol with its settings on a stream, with the protocol's primary score. Ranks are of learners with a
-result in every column: the mean over a stream's columns, which test the same samples, is its rank on that stream, and
-streams count alike.
+A column is a protocol with its settings on a stream, with the protocol's primary score.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +9,6 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-import numpy as np
 from markupsafe import Markup
 
 from driftline.eval.protocol import Document, Score, primary_of
@@ -25,7 +22,6 @@ from driftline.eval.scoring.ranking import (
     labels,
     mean_of,
     protocol_settings,
-    rival,
     uses_unlabelled,
 )
 from driftline.eval.scoring.versions import shared
@@ -75,40 +71,15 @@ def cells_of(documents: Sequence[Document]) -> tuple[list[Column], Cells]:
     return columns, cells
 
 
-def ranks(columns: Sequence[Column], cells: Cells) -> dict[str, float]:
-    """Learner → mean over streams of its mean rank over the stream's columns (`ranking.rank`), 1 the best, ties shared;
-    of learners with a mean in every column."""
-    keys = {
-        name: [ranking.rank(column.score, row[column]) if column in row else (0.0, -np.inf) for column in columns]
-        for name, row in cells.items()
-    }
-    ranked_names = [
-        name for name, row in keys.items() if np.isfinite(row).all() and any(rival(cells[name][c]) for c in columns)
-    ]
-    if not ranked_names or not columns:
-        return {}
-    orders = [sorted({keys[name][c] for name in ranked_names}) for c in range(len(columns))]
-    places = [[order.index(keys[name][c]) for name in ranked_names] for c, order in enumerate(orders)]
-    above = np.array(places)[:, None, :] - np.array(places)[:, :, None]
-    of_columns = 0.5 + (above > 0).sum(-1) + (above == 0).sum(-1) / 2
-    streams = np.array([column.sha256 for column in columns])
-    mean_ranks = np.mean([of_columns[streams == sha256].mean(0) for sha256 in np.unique(streams)], axis=0)
-    return dict(sorted(zip(ranked_names, mean_ranks.tolist(), strict=True), key=lambda pair: pair[1]))
-
-
-def grid(columns: Sequence[Column], cells: Cells, order: Mapping[str, float]) -> str:
-    """The table: rows by mean rank, those without a rank last."""
+def grid(columns: Sequence[Column], cells: Cells) -> str:
+    """The table: a row for each learner, the best of a column bold."""
     best = {
         c: ranking.best(c.score, (row[c] for row in cells.values() if c in row and not bound(row[c]))) for c in columns
     }
     lines = [[c.protocol, c.settings, c.stream, c.score.label] for c in columns]
     heads = [Markup("<br>").join(part for part in parts if part) for parts in lines]
-    rows = []
-    for name in [*order, *(n for n in cells if n not in order)]:
-        values = [_cell(cells[name].get(c), c.score, best[c]) for c in columns]
-        rank = f"{order[name]:.2f}" if name in order else "–"
-        rows.append([name, rank, *values])
-    return table(["learner", "mean rank", *heads], rows)
+    rows = [[name, *(_cell(row.get(c), c.score, best[c]) for c in columns)] for name, row in cells.items()]
+    return table(["learner", *heads], rows)
 
 
 def _cell(result: Mapping[str, Any] | None, score: Score, best: Sequence[Mapping[str, Any]]) -> Cell | str:
@@ -125,13 +96,8 @@ def overview(documents: Sequence[Document]) -> str:
     columns, cells = cells_of(documents)
     if len(columns) < 2:
         return ""
-    order = ranks(columns, cells)
-    note = (
-        "Each protocol's primary score, per cent, mean ± standard deviation over seeds. Ranks are of "
-        "learners that have a result in every column, without upper bounds: means over a stream's columns, then over "
-        "streams."
-    )
-    return Markup("").join([render("soft", note), grid(columns, cells, order)])
+    note = "Each protocol's primary score, per cent, mean ± standard deviation over seeds."
+    return Markup("").join([render("soft", note), grid(columns, cells)])
 
 
 def versions_section(documents: Sequence[Document]) -> str:

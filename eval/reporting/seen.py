@@ -3,13 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from driftline.eval.plotting.charts import Section
 from driftline.eval.reporting.markup import Cell, render, table
 from driftline.eval.reporting.text import interval
 from driftline.eval.rows import Run
-from driftline.eval.scoring.encoder_cutoff import accuracy_before_and_after, end_of, newer_samples, newer_tests
+from driftline.eval.scoring.encoder_cutoff import accuracy_before_and_after, end_of, newer_samples
 from driftline.eval.scoring.sums import Resampling
 from driftline.eval.scoring.timeline import record
 from driftline.stream_builder.stream import Stream
@@ -18,8 +16,8 @@ SIDES = ("before", "after", "gap")
 
 
 def seen_of(runs: Sequence[Run], stream: Stream | None, resampling: Resampling) -> dict[str, Any] | None:
-    """What the stream's encoder may have seen, which steps are newer, how many training samples are not, which share
-    of a test is, and each learner's accuracy on both sides; None if the stream does not say."""
+    """What the stream's encoder may have seen, which steps are newer, and each learner's accuracy on both sides; None
+    if the stream does not say."""
     if stream is None or "encoder_cutoff" not in stream.facts:
         return None
     about: dict[str, Any] = {
@@ -29,11 +27,8 @@ def seen_of(runs: Sequence[Run], stream: Stream | None, resampling: Resampling) 
     if end is None:
         return about | {"newer": [], "results": []}
     dates, newer = record(stream).get("dates", []), newer_samples(stream, end)
-    about |= {"newer": [date >= end for date in dates], "samples": None, "tests": {}, "results": []}
+    about |= {"newer": [date >= end for date in dates], "results": []}
     if newer is not None:
-        times = [split.time for step in stream.steps if (split := step.splits.get("train")) is not None]
-        samples = sum(int((np.asarray(time) < end).sum()) for time in times if time is not None)
-        about |= {"samples": samples, "tests": newer_tests(runs, newer)}
         about["results"] = accuracy_before_and_after(runs, newer, stream, resampling)
     return about
 

@@ -1,4 +1,4 @@
-"""The page of a stream: a summary, three checks, steps, drift, what labels alone predict, pictures."""
+"""The page of a stream: a summary, three checks, steps, drift, what labels alone predict."""
 
 from typing import Any, NamedTuple
 
@@ -6,15 +6,13 @@ import numpy as np
 
 from driftline.curate.core.errors import DriftlineError
 from driftline.eval.plotting.charts import Figure, Section, lines
-from driftline.eval.reporting.markup import Cell, jpeg, render, table
+from driftline.eval.reporting.markup import render, table
 from driftline.eval.reporting.text import counted, named_steps
 from driftline.eval.scoring.encoder_cutoff import end_of
 from driftline.stream_builder.measures.floors import Drift, drift
 from driftline.stream_builder.measures.label_correlation import autocorrelation, blind_curve_of, labels_in_order
 from driftline.stream_builder.measures.shift_distance import sharing
 from driftline.stream_builder.stream import Stream
-
-CLASSES, STEPS, THUMBNAIL = 30, 12, 56  # of pictures, at most; pixels
 
 
 class Check(NamedTuple):
@@ -47,7 +45,6 @@ def page(stream: Stream) -> dict[str, Any]:
     found = _measured(stream)
     parts = [Section("steps", "Steps", _steps(stream))]
     parts += [Section(f.title.split()[0].lower(), f.title, render("figure", f, "")) for f in _figures(stream, found)]
-    parts += [part] if (part := _pictures(stream)) else []
     checks = [leakage(stream), contamination(stream), drifts(stream, found)]
     return {"summary": summary(stream), "checks": checks, "sections": parts, "facts": facts(stream)}
 
@@ -157,27 +154,3 @@ def _blind(stream: Stream) -> Figure | None:
         f"Labels alone: {curve.best[0]:.1%} are right one sample later. {curve.text(curve.suggested)}"
     )
     return Figure("Label correlation", caption, picture)
-
-
-def _pictures(stream: Stream) -> Section | None:
-    shape = stream.x_shape
-    if len(shape) != 3 or shape[-1] != 3 or any("train" not in s.splits for s in stream.steps):
-        return None
-    steps, dates = (
-        list(stream.steps),
-        {s.index: name for s, name in zip(stream.steps, named_steps(stream), strict=True)},
-    )
-    steps = steps[:: max(1, -(-len(stream.steps) // STEPS))]
-    rows = []
-    for label, name in list(enumerate(stream.classes))[:CLASSES]:
-        cells: list[Cell | str] = [Cell(name, kind="name")]
-        for step in steps:
-            first = np.flatnonzero(step["train"].y == label)[:1]
-            if not len(first):
-                cells.append("")
-                continue
-            image = jpeg(np.asarray(step["train"].x[first])[0], THUMBNAIL)
-            cells.append(Cell(f"{name}, {dates[step.index]}", image=image))
-        rows.append(cells)
-    heads = ["", *(dates[step.index] for step in steps)]
-    return Section("pictures", "What the classes look like", table(heads, rows, "pictures"))

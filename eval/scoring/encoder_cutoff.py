@@ -11,8 +11,6 @@ from driftline.eval.scoring.bands import Array, Band, share
 from driftline.eval.scoring.sums import Resampling, drawn, draws_of, summed
 from driftline.stream_builder.stream import SPLITS, Stream
 
-MARK = "† newer"  # of a chart: from where on samples are newer
-
 
 def end_of(date: str) -> int | None:
     """The first second (UTC) after a year, month or day; None for what is no date.
@@ -32,27 +30,6 @@ def newer_samples(stream: Stream, end: int) -> Array | None:
     splits = [step.splits[name] for step in stream.steps for name in SPLITS if name in step.splits]
     dated = [split.time for split in splits if split.time is not None]
     return np.concatenate(dated) >= end if dated and len(dated) == len(splits) else None
-
-
-def since(newer: Sequence[bool], at: Sequence[float]) -> dict[str, float]:
-    """The mark of a chart: the first place of `at` from which on all are newer; {} if there is none.
-
-    >>> since([False, True, True], [2010, 2011, 2012]), since([True, False], [2010, 2011])
-    ({'† newer': 2011}, {})
-    """
-    return next(({MARK: place} for k, place in enumerate(at) if k < len(newer) and all(newer[k:])), {})
-
-
-def newer_tests(runs: Sequence[Run], newer: Array) -> dict[str, float]:
-    """Name of a test → share of newer samples, over all runs; without tests on single steps, and without outcomes {}.
-
-    newer: as of `newer_samples`.
-    """
-    roles, sides = stored_protocol(runs[0].about["protocol"]).roles, dict[str, list[Array]]()
-    for row in (row for run in runs for row in roles.decisive(run.rows) if roles.step(row) is None):
-        if row.answers is not None:
-            sides.setdefault(row.tested_on, []).append(newer[row.answers.sample])
-    return {name: float(np.concatenate(of).mean()) for name, of in sides.items() if sum(map(len, of))}
 
 
 def accuracy_before_and_after(

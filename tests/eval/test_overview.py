@@ -1,16 +1,15 @@
-"""The table over all protocols and streams: ranks, what differs, what was skipped."""
+"""The table over all protocols and streams: what differs, what was skipped."""
 
 import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from support.console import answer
 from support.helpers import drifting
 
 from driftline.eval.protocols.ocrr.protocol import Ocrr
-from driftline.eval.reporting.overview import cells_of, overview, ranks
+from driftline.eval.reporting.overview import overview
 from driftline.eval.reporting.report import write
 
 
@@ -31,36 +30,21 @@ DOCUMENTS = [document("a", "x", one=0.9, two=0.8, three=0.7), document("a", "y",
              document("b", "x", one=0.2, two=0.3, three=0.1, four=0.9)]  # fmt: skip
 
 
-def test_ranks_share_ties_and_want_every_column() -> None:
-    found = ranks(*cells_of(DOCUMENTS))
-
-    assert found == {"one": pytest.approx(1.5), "two": pytest.approx(1.5), "three": 3.0}
-
-
-def test_a_stream_counts_once_however_many_protocols_it_has() -> None:
-    """Stream x under three protocols: "two" is the best in each; on y and z "one" is."""
-    xs = [document(protocol, "x", one=0.8, two=0.9) for protocol in "abc"]
-    others = [document("a", stream, one=0.9, two=0.8) for stream in "yz"]
-
-    assert ranks(*cells_of([*xs, *others])) == {"one": pytest.approx(4 / 3), "two": pytest.approx(5 / 3)}
-
-
 def test_the_table_has_the_best_of_each_column_and_dashes_for_what_is_missing() -> None:
     page = overview(DOCUMENTS)
 
     assert page.count("class='best'") == 1 + 2 + 1
-    assert page.count("<td>–</td>") == 2 + 1  # four: two columns and no rank
+    assert page.count("<td>–</td>") == 2  # four, in two columns
     assert overview(DOCUMENTS[:1]) == ""
 
 
-def test_ranks_and_best_follow_the_direction_of_the_primary_score(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_best_follows_the_direction_of_the_primary_score(monkeypatch: pytest.MonkeyPatch) -> None:
     fewer = [{**d, "protocol": "ocrr"} for d in DOCUMENTS[:2]]
     for one in fewer:
         one["results"] = [{**r, "scores": {"corrections_to_50": r["scores"]["first"]}} for r in one["results"]]
     monkeypatch.setattr(Ocrr, "primary", "corrections_to_50")
 
-    assert list(ranks(*cells_of(fewer))) == ["three", "two", "one"]
-    assert re.findall(r"scope='row'>(\w+)</th><td>[^<]*</td><td class='best'>", overview(fewer)) == ["three"]
+    assert re.findall(r"scope='row'>(\w+)</th><td class='best'>", overview(fewer)) == ["three"]
 
 
 def test_all_protocols_on_several_streams_say_what_cannot_be(tmp_path: Path) -> None:
@@ -80,4 +64,3 @@ def test_all_protocols_on_several_streams_say_what_cannot_be(tmp_path: Path) -> 
     assert all("no val split" in text for text in because)
     page = write(documents, tmp_path / "page").read_text()
     assert "All protocols and streams" in page
-    assert np.isfinite(list(ranks(*cells_of(documents)).values())).all()

@@ -115,15 +115,12 @@ def test_equal_runs_have_equal_hashes_and_others_do_not(made: tuple[Path, list[S
     assert digest(other) != digest(run)
 
 
-def test_a_streams_page_shows_its_steps_drift_labels_and_pictures(made: tuple[Path, list[Stream]]) -> None:
+def test_a_streams_page_shows_its_steps_drift_and_labels(made: tuple[Path, list[Stream]]) -> None:
     out = made[0] / "out"
     (page,) = (path.read_text() for path in out.glob("stream-pictures*.html"))
-    for title in ("Steps", "Drift", "Label correlation", "What the classes look like"):
+    for title in ("Steps", "Drift", "Label correlation"):
         assert f">{title}</h2>" in page
-    assert page.count("data:image/jpeg") == 9
     assert "year 2" in page
-    (plain,) = (path.read_text() for path in out.glob("stream-drifting*.html"))
-    assert "data:image" not in plain
 
 
 def test_streams_of_one_name_are_kept_apart(tmp_path: Path) -> None:

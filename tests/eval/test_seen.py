@@ -1,6 +1,5 @@
 """Time-gated evaluation: steps before and after what an encoder may have seen, and the gap between them."""
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,9 @@ from support.helpers import drifting
 
 from driftline.eval import outcomes
 from driftline.eval.protocols.clear.protocol import Iid
-from driftline.eval.reporting import pages
-from driftline.eval.reporting.document import shown
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.encoder_cutoff import end_of, newer_samples
-from driftline.eval.scoring.ranking import parts
 from driftline.stream_builder.stream import Stream
 
 YEAR = 31_556_952
@@ -109,60 +105,3 @@ def test_without_two_sides_there_is_no_gap(rows: Path, tmp_path: Path, cutoff: s
 
 def test_a_stream_of_an_unnamed_encoder_has_no_section(rows: Path) -> None:
     assert "seen" not in document(rows, dated())
-
-
-def part_of(made: Any) -> Any:
-    (part,) = parts(pages.linked([made])[0])
-    return part
-
-
-def figure_of(made: Any, title: str) -> Any:
-    return next(one for one in shown(part_of(made), dated())["figures"] if one.title == title)
-
-
-def dashed(picture: Any) -> list[float]:
-    """x of the dashed lines, from both ends of a chart's axis: 0 … 1."""
-    left, right = map(
-        float, re.findall(r"<line x1='([\d.]+)' y1='[\d.]+' x2='([\d.]+)'", picture.svg)[0]
-    )  # of the grid
-    return [(float(x) - left) / (right - left) for x in re.findall(r"<line x1='([\d.]+)'[^>]*4 4", picture.svg)]
-
-
-@pytest.mark.parametrize(
-    ("cutoff", "text"),
-    [
-        ("2011", "† All of these tests"), ("2012-06", "† 1 of 2 of these tests"), ("2020", None), ("unknown", None),
-    ],
-)  # fmt: skip
-def test_ageing_curves_say_which_of_their_tests_are_newer(rows: Path, cutoff: str, text: str | None) -> None:
-    stream = dated(encoder_cutoff=cutoff)
-    full = shown(part_of(document(rows, stream)), stream)
-    for figure in (full["first"], full["by_class"]):
-        assert (text or "†") in figure.caption if text else "†" not in figure.caption, figure.caption
-
-
-def test_curves_along_the_stream_mark_where_newer_samples_begin(tmp_path: Path) -> None:
-    stream = dated(encoder_cutoff="2011")
-    evaluate(stream, "near-future", ["majority"], settings={"batch": 10, "shift": 20, "points": 100}, out=tmp_path)
-    made = document(tmp_path, stream)
-    seen = sum(len(step["train"]) for step in stream.steps[:2])
-    assert made["seen"]["samples"] == seen
-    for title, at, ahead in (("Near-future", "at", 20), ("Online", "online_at", 0)):
-        figure, along = figure_of(made, f"{title} accuracy along the stream"), made["results"][0]["curve"][at]
-        share = (seen - ahead - along[0]) / (along[-1] - along[0])
-        assert dashed(figure.picture) == [pytest.approx(share, abs=1e-3)]
-        assert "† From here on" in figure.caption
-    assert dashed(figure_of(made, "Retention").picture) == [pytest.approx(2 / 3, abs=1e-3)]
-    early = document(tmp_path, dated(encoder_cutoff="2020"))
-    assert "†" not in "".join(one.caption + one.picture.svg for one in shown(part_of(early), dated())["figures"])
-
-
-def test_recovery_says_how_much_of_a_test_is_newer(tmp_path: Path) -> None:
-    stream = dated(encoder_cutoff="2011")
-    evaluate(stream, "ocrr", ["nearest-mean"], settings={"every": 30}, out=tmp_path / "runs")
-    made = document(tmp_path / "runs", stream)
-    assert "† 100 % of the novel" in write([made], tmp_path / "report").read_text()  # without the stream, too
-    assert made["seen"]["tests"] == {"novel": 1.0, "original": pytest.approx(1 / 3)}
-    assert "† 100 % of the novel samples are newer" in figure_of(made, "Recovery").caption
-    assert "† 33 % of the original samples are newer" in figure_of(made, "Retention during recovery").caption
-    assert "† 33 % of the original samples are newer" in shown(part_of(made), stream)["note"]

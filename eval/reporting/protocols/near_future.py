@@ -8,10 +8,8 @@ import numpy as np
 from driftline.eval.plotting.charts import Figure, lines, slopes
 from driftline.eval.protocol import MAJORITY, Document, primary_of
 from driftline.eval.reporting.protocols import Lead, Page, lead_of
-from driftline.eval.scoring.encoder_cutoff import MARK, since
 from driftline.eval.scoring.ranking import mean_of
 
-NEWER = " † From here on, what comes is newer than what the encoder may have seen."
 SHIFT = "shift_"  # how the names of measures at further shifts begin
 SHOWN_KS = (1, 10, 100, 1000)  # windows of the blind curve, beside the best
 
@@ -82,24 +80,19 @@ def figures(document: Document) -> list[Figure]:
         "score. A line that rises to the right: old samples are lost."
     )
     shift = int(results[0]["settings"]["shift"])
-    seen = document.get("seen") or {}
-    periods = since(seen.get("newer", ()), range(len(results[0]["matrix"])))
     series = {r["label"]: (r["curve"]["period"], r["curve"]["retention"]) for r in results}
-    retained = lines(series, "period", marks=periods, dates=dict(enumerate(document["names"])))
+    retained = lines(series, "period", dates=dict(enumerate(document["names"])))
     starts = dict(zip([0, *document["ends"]], document["names"], strict=False)) if document["ends"] else {}
 
-    def along(title: str, caption: str, at: str, value: str, ahead: int) -> Figure:
+    def along(title: str, caption: str, at: str, value: str) -> Figure:
         series = {r["label"]: (r["curve"][at], r["curve"][value]) for r in results}
-        xs, samples = [x for xs, _ in series.values() for x in xs], seen.get("samples")  # the newest that may be seen
-        first = None if samples is None or not xs or samples - ahead >= max(xs) else max(samples - ahead, min(xs))
-        marks = {} if first is None else {MARK: first}
-        chart = lines(series, f"samples seen{', at the start of each step' * bool(starts)}", marks=marks, dates=starts)
-        return Figure(f"{title} along the stream", caption + NEWER * bool(marks), chart)
+        chart = lines(series, f"samples seen{', at the start of each step' * bool(starts)}", dates=starts)
+        return Figure(f"{title} along the stream", caption, chart)
 
     charts = [
-        along("Near-future accuracy", "Mean over all samples tested so far.", "at", "value", shift),
-        along("Online accuracy", "The same without a gap: label correlation included.", "online_at", "online", 0),
-        Figure("Retention", kept + NEWER * bool(periods), retained),
+        along("Near-future accuracy", "Mean over all samples tested so far.", "at", "value"),
+        along("Online accuracy", "The same without a gap: label correlation included.", "online_at", "online"),
+        Figure("Retention", kept, retained),
     ]
     if blind := results[0].get("told", {}).get("blind"):
         charts.insert(0, _blind(blind, shift))

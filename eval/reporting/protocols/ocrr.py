@@ -49,7 +49,7 @@ def figures(document: Document) -> list[Figure]:
 
     def over_corrections(title: str, tested_on: str, key: str) -> Figure:
         series = {r["label"]: (r["curve"]["at"], r["curve"][key]) for r in results}
-        caption = f"Accuracy on {tested_on} samples, over corrections given.{_newer(document, tested_on)}"
+        caption = f"Accuracy on {tested_on} samples, over corrections given."
         caption += ENDED * any(len(r["seeds"]) > 1 for r in results)
         return Figure(title, caption, lines(series, "corrections"))
 
@@ -71,23 +71,14 @@ def front(places: Mapping[str, tuple[float, ...]]) -> list[str]:
     return [name for name, is_beaten in zip(places, beaten, strict=True) if not is_beaten]
 
 
-def _newer(document: Document, tested_on: str) -> str:
-    """Which share of a test is newer than what the encoder may have seen; "" if it is not known."""
-    share = (document.get("seen") or {}).get("tests", {}).get(tested_on)
-    if share is None:
-        return ""
-    return f" † {100 * share:.0f} % of the {tested_on} samples are newer than what the encoder may have seen."
-
-
 def note(document: Document) -> str:
-    """How the stream was split, which errors were corrected, and what the encoder cannot have seen."""
+    """How the stream was split, and which errors were corrected."""
     settings = document["results"][0]["settings"]
     policies = sorted({r["settings"]["policy"] for r in document["results"]})
     return (
         f"Policy: {', '.join(policies)}. Scenario: {settings['scenario']}; {settings['held_out']} classes are held out "
         "in the scenario categorical. Corrections to N %: at the first test with that novel accuracy, mean over the "
         "seeds that reached it; a dash: no seed did, or it was there at the start."
-        f"{_newer(document, 'novel')}{_newer(document, 'original')}"
     )
 
 
