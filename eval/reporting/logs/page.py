@@ -1,6 +1,5 @@
 """The page of `driftline age`: the answer first, then curves, tables, and what is not known."""
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -8,16 +7,13 @@ import numpy as np
 
 from driftline.curate.core.atomic_io import write_json, write_text
 from driftline.eval.logs.age import Aged
-from driftline.eval.logs.cells import LEAST
 from driftline.eval.logs.periods import day_of
 from driftline.eval.plotting.charts import Figure, Section, lines
-from driftline.eval.reporting.logs.document import document
-from driftline.eval.reporting.logs.sentences import answer
+from driftline.eval.reporting.logs.document import answer, document
 from driftline.eval.reporting.markup import Cell, environment, render, script, table
 from driftline.eval.reporting.text import counted, ends, interval, points
 
 TITLE = "This model in service"
-ROWS = 400  # of a table
 CAUSES = {"harder": "the data got harder", "older": "the model is behind a newer one", "together": "together"}
 
 
@@ -29,7 +25,7 @@ def write(aged: Aged, out: Path, alarm: str | None = None) -> Path:
     rows = Section("rows", "Every row", counts, folded=True)
     html = environment().get_template("age.html.j2").render(
         title=TITLE, up="", notice="", screen=screen, notes=aged.notes,
-        sections=[_versions(aged), _why(aged), _all_cells(aged), rows], inline=script(),
+        sections=[_versions(aged), _why(aged), rows], inline=script(),
     )  # fmt: skip
     write_json(page.with_name("age.json"), document(aged, alarm))
     write_text(page, html)
@@ -121,16 +117,3 @@ def _why(aged: Aged) -> Section:
         f"version in one {aged.periods.unit}, at the same mix of classes and groups. With 95 % intervals of labels."
     )
     return Section("why", "Why it falls", table(["cause", "points"], rows) + render("soft", note))
-
-
-def _all_cells(aged: Aged) -> Section:
-    cells, rows = aged.cells, []
-    for k in range(min(len(cells), ROWS)):
-        why = "to come" if cells.pending[k] else f"fewer than {LEAST}" if math.isnan(cells.accuracy[k]) else ""
-        why = "before its training" if cells.lag[k] < 0 else why
-        value = Cell("–", why) if why else Cell(points(cells.accuracy[k]), ends(cells.low[k], cells.high[k]))
-        rows.append([aged.versions[int(cells.version[k])].name, _date(aged, int(cells.period[k])), f"{cells.lag[k]}",
-                     f"{cells.rows[k]:,}", f"{cells.labelled[k]:,}", value])  # fmt: skip
-    heads = ["version", aged.periods.unit, "age", "predictions", "labels", "accuracy"]
-    more = f" The first {ROWS} of {len(cells)}; age.json has all." if len(cells) > ROWS else ""
-    return Section("cells", "Every cell", table(heads, rows) + render("soft", more.strip()), folded=True)
