@@ -73,7 +73,7 @@ def table(title: str, heads: Sequence[object], rows: Sequence[Sequence[object]],
 def _template() -> Template:
     from jinja2 import Environment, StrictUndefined
 
-    text = files("driftline.curate.core").joinpath("templates/table.html.j2").read_text(encoding="utf-8")
+    text = files("driftline.curate.foreign").joinpath("templates/table.html.j2").read_text(encoding="utf-8")
     return Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True).from_string(
         text
     )
