@@ -7,10 +7,10 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import PositiveFloat, PositiveInt
 
+from driftline.eval.engine.scores import NO_ANSWER
 from driftline.eval.learner import Array, Guide, Labels, Learner, Task
 from driftline.eval.memory.knn_index import unit
 from driftline.eval.memory.samplers import SamplerName
-from driftline.eval.outcomes import NO_ANSWER
 from driftline.eval.training.online_learner import OnlineLearner
 
 
