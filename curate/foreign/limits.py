@@ -4,6 +4,8 @@ SIDECAR = 1 << 20
 """bytes of a photo's sidecar that are read"""
 UNPACKED = 1 << 30
 """bytes of all members of an .npz file once unpacked; more only if the file has a hundredth of it"""
+PART = 64 << 20
+"""bytes of the rows of a table that are read at once"""
 RATIO = 100
 """bytes that one byte of a compressed file may become beyond UNPACKED"""
 CLASSES = 1_000_000

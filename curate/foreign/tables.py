@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from driftline.curate.core.errors import BadInput, DriftlineError, MissingFile, reason
-from driftline.curate.foreign.limits import RATIO, UNPACKED
+from driftline.curate.foreign.limits import PART, RATIO, UNPACKED
 
 BATCH = 65_536  # rows that are decoded at a time
 FEW = 1_000_000  # rows of a photo table that may have less than a byte each
@@ -64,15 +65,31 @@ class BoundedParquet:
         return self._read([group], columns)
 
     def batches(self, rows: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """All rows, at most `rows` at a time. Raises BadInput for more rows than bytes, and for a batch that is too
-        large."""
+        """All rows, at most `rows` at a time, and fewer where they might be more than PART. Raises BadInput for more
+        rows than bytes, and for a batch that is too large."""
         if self.rows > max(FEW, self.size):
             raise BadInput(
                 f"{self.name} claims {self.rows:,} rows in {self.size:,} bytes.", "Expected a byte or more a row."
             )
-        for batch in self.file.iter_batches(rows, columns=list(columns)):
+        for batch in self.file.iter_batches(self._at_once(rows, columns), columns=list(columns)):
             self._refuse(batch.nbytes)
             yield batch
+
+    def _at_once(self, rows: int, columns: Sequence[str]) -> int:
+        """How many rows, at most `rows`, are within PART, also if each has the longest text of its dictionary."""
+        most = PART // max(1, rows)  # bytes of a row
+        for number in range(self.groups):
+            group = self.file.metadata.row_group(number)
+            chunks = [group.column(i) for i in range(group.num_columns)]
+            chunks = [chunk for chunk in chunks if chunk.path_in_schema.split(".")[0] in columns]
+            large = [c.path_in_schema for c in chunks if c.has_dictionary_page and c.total_uncompressed_size > most]
+            width = sum(chunk.total_uncompressed_size for chunk in chunks) // max(1, group.num_rows)
+            if large:
+                file = pq.ParquetFile(self._source, metadata=self.file.metadata, read_dictionary=large)
+                first = next(file.iter_batches(1, [number], sorted({path.split(".")[0] for path in large})))
+                width += sum(map(_longest, first.columns))
+            rows = max(1, min(rows, PART // max(1, width)))
+        return rows
 
     def _read(self, groups: Sequence[int], columns: Sequence[str] | None, threads: bool = True) -> pa.Table:
         names = None if columns is None else list(columns)
@@ -85,6 +102,15 @@ class BoundedParquet:
     def _refuse(self, size: int) -> None:
         if size > (most := max(UNPACKED, RATIO * self.size)):
             raise BadInput(f"{self.name} would unpack to {size:,} bytes or more.", f"Expected at most {most:,}.")
+
+
+def _longest(column: pa.Array) -> int:
+    """Bytes of the longest text in the dictionaries of a column."""
+    if pa.types.is_dictionary(column.type):
+        return pc.max(pc.binary_length(column.dictionary)).as_py() or 0
+    if pa.types.is_struct(column.type):
+        return sum(map(_longest, column.flatten()))
+    return _longest(column.values) if hasattr(column, "values") else 0
 
 
 def read_parquet(path: Path, columns: Sequence[str] | None = None, way_out: str = "") -> pa.Table:

@@ -211,6 +211,14 @@ class TestParquet:
         with BoundedParquet(tmp_path / "a.parquet") as file, pytest.raises(BadInput, match="would unpack to"):
             next(file.batches(4096, ["a"]))
 
+    def test_a_long_text_that_is_kept_once_is_read_in_small_parts(self, tmp_path: Path) -> None:
+        text = pa.DictionaryArray.from_arrays(pa.array([0] * 2000, pa.int32()), pa.array(["y" * 10**6]))
+        pq.write_table(pa.table({"a": text, "b": [2019] * 2000}), tmp_path / "a.parquet")
+        assert (tmp_path / "a.parquet").stat().st_size < 60_000
+        with BoundedParquet(tmp_path / "a.parquet") as file:
+            assert next(file.batches(1024, ["a", "b"])).nbytes < 64 << 20
+            assert len(next(file.batches(1024, ["b"]))) == 1024
+
     def test_a_table_too_large_for_memory_is_refused_by_its_footer(self, tmp_path, monkeypatch):
         monkeypatch.setattr("driftline.curate.foreign.tables.RATIO", 0)
         pq.write_table(pa.table({"a": np.arange(200_000)}), tmp_path / "a.parquet")
