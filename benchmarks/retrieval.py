@@ -24,8 +24,8 @@ import pyarrow as pa
 
 from driftline.curate.core.atomic_io import write_json, write_parquet
 from driftline.curate.core.executor import Executor
+from driftline.curate.embedding.vector_store import Store, VectorFile, vector_file
 from driftline.curate.retrieval.exact_search import search
-from driftline.curate.retrieval.vector_store import Store, VectorFile, vector_file
 
 CORES = len(os.sched_getaffinity(0))
 REPEATS = 5

@@ -26,7 +26,7 @@ import numpy as np
 from driftline.curate.core.atomic_io import write_bytes
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.encoders import spec_of
-from driftline.curate.encoders.seen import seen
+from driftline.curate.encoders.weights import seen
 from driftline.eval.experiment.learner_sets import expand
 from driftline.eval.leaderboard.submission import EPOCH, pack
 from driftline.eval.learners import LEARNERS

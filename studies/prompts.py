@@ -23,12 +23,12 @@ from PIL import Image, ImageOps
 
 from driftline.curate.core.atomic_io import read_json, write_bytes, write_text
 from driftline.curate.core.run_log import RunLog
+from driftline.curate.embedding.vector_store import Store
 from driftline.curate.encoders import Encoder, EncoderSpec
 from driftline.curate.pretrain.small_clip import train
 from driftline.curate.retrieval.candidates import query_vectors
 from driftline.curate.retrieval.exact_search import search
 from driftline.curate.retrieval.settings import Concept
-from driftline.curate.retrieval.vector_store import Store
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.stage import Context

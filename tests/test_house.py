@@ -85,6 +85,7 @@ UNBOUNDED = {"pq.read_table", "pq.ParquetFile", "pd.read_parquet", "pd.read_csv"
              "pickle.load", "pickle.loads", "torch.load", "np.load", "h5py.File", "sqlite3.connect"}  # fmt: skip
 BOUNDED = {  # file or folder → why it may: its own limits, or only files that the same run wrote
     "curate/foreign": "the limits themselves",
+    "curate/core/files.py": "opens databases of this user",
     "stream_builder/importers/pickles.py": "weights only; sizes are checked after",
     "curate/encoders/backbone.py": "weights only; members are checked before",
     "eval/checkpoint.py": "weights only; written by the same run",

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import ModuleType
 from typing import IO
 
 from driftline.curate.core.errors import DriftlineError
@@ -22,6 +23,7 @@ else:
     POSIX = True
 
 LINUX = sys.platform == "linux"
+ATTEMPTS = 4  # after so many dead workers the task itself is the cause
 PR_SET_PDEATHSIG = 1  # Linux: prctl option "send a signal when the parent dies"
 _turn = threading.Lock()
 
@@ -176,3 +178,20 @@ def how_it_ended(code: int) -> str:
     reasons = {"SIGKILL": "killed, most often for lack of memory", "SIGXCPU": "out of processor time",
                "SIGTERM": "stopped by somebody (SIGTERM)", "SIGXFSZ": "at the limit of a file's size"}  # fmt: skip
     return reasons.get(name, f"crashed ({name})")
+
+
+@contextmanager
+def children() -> Iterator[None]:
+    """Processes that start here import neither the user's script, which would run all of it again, nor modules of the
+    working directory: a json.py beside photos is not ours."""
+    script, safe = sys.modules["__main__"], os.environ.get("PYTHONSAFEPATH")
+    sys.modules["__main__"] = ModuleType("__main__")
+    os.environ["PYTHONSAFEPATH"] = "1"
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = script
+        if safe is None:
+            del os.environ["PYTHONSAFEPATH"]
+        else:
+            os.environ["PYTHONSAFEPATH"] = safe

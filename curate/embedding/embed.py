@@ -20,15 +20,16 @@ import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import write_array, write_parquet
 from driftline.curate.core.errors import BadInput
-from driftline.curate.core.executor import Executor, ahead, children, one_thread
+from driftline.curate.core.executor import Executor, ahead, one_thread
 from driftline.curate.core.run_log import RunLog
+from driftline.curate.core.system import children
 from driftline.curate.embedding.features import encoder_name, filled, keep_looks, stored_looks, with_stored
 from driftline.curate.encoders import Encoder, EncoderSpec
 from driftline.curate.foreign.images import read_rgb
 from driftline.curate.images.near_duplicates import perceptual_hashes, thumbnail
 from driftline.curate.images.shards import reader_of
 from driftline.curate.store.database import Place
-from driftline.curate.store.vectors import Look
+from driftline.curate.store.photos import Look
 
 PART = pa.schema(
     [
@@ -127,8 +128,7 @@ def embed(
     if executor.kind == "local" and (device != "cpu" or decoders):
         executor = Executor()  # one process computes: the device is shared, or the cores decode
     elif len(tasks) > 1:
-        largest = max(tasks, key=lambda task: len(task.todo()))
-        executor = executor.for_items(sum(len(t.todo()) for t in tasks), lambda n: _trial(largest, encoder, n))
+        executor = executor.for_items(sum(len(task.todo()) for task in tasks))
     groups = [[task] for task in tasks]
     if decoders and tasks:  # the decoding processes are started once per group
         size = -(-len(tasks) // (GROUPS * executor.workers)) if executor.kind == "ray" else len(tasks)
@@ -173,15 +173,6 @@ def _embed_shards(tasks: Sequence[Task], tick: Callable[[int], None] = lambda n:
                 batches, vectors = [], []
             tick(len(batch.ids))
     return images
-
-
-def _trial(task: Task, encoder: Encoder, n: int) -> None:
-    """Decode and embed the first n images of a shard, to see how long it takes."""
-    part = task.todo().select(["id"])
-    with one_thread():
-        decoded = BatchDataset(((task.images, task.shard, part),), [(0, 0, min(n, len(part)))], encoder.prepare)[0]
-        if decoded.tensor is not None:
-            encoder.images(filled(decoded.tensor))
 
 
 def _batches(tasks: Sequence[Task], encoder: Encoder) -> Iterator[tuple[int, bool, Decoded]]:

@@ -15,7 +15,7 @@ from driftline.curate.core.run_log import RunLog
 from driftline.curate.encoders import Encoder, EncoderSpec
 from driftline.curate.foreign.images import PREPARATION, read_rgb
 from driftline.curate.store.database import Place, open_store
-from driftline.curate.store.vectors import Look, keep_rows, keep_vectors, looks, read_vectors
+from driftline.curate.store.photos import Look, keep_rows, keep_vectors, looks, read_vectors
 
 CHUNK = 256  # images per task
 LEAST = 16  # images of a batch
@@ -40,7 +40,7 @@ def features(
     chunks = [(tuple(images[i : i + CHUNK]), spec, batch) for i in range(0, len(images), CHUNK)]
     executor = executor if executor and spec.load().device == "cpu" else Executor()
     if len(chunks) > 1:
-        executor = executor.for_items(len(images), lambda n: _features((tuple(images[:n]), spec, batch)))
+        executor = executor.for_items(len(images))
     vectors: dict[int, npt.NDArray[np.float16]] = {}
     with run_log.progress("features", len(images), "images") as tick:
         for i, result in executor.run_tasks(_features, chunks):

@@ -13,8 +13,8 @@ from driftline.curate.core.errors import BadInput, MissingFile
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.vectors import unit
 from driftline.curate.embedding.embed import PART
+from driftline.curate.embedding.vector_store import vector_file, vectors_path
 from driftline.curate.foreign.tables import read_parquet, readable
-from driftline.curate.retrieval.vector_store import vector_file, vectors_path
 
 KEYS = ("id", "key", "image_path")  # columns of their metadata that may name an image
 

@@ -9,7 +9,7 @@ from driftline.curate.core.atomic_io import fingerprint, sha256_file
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile, reason
 from driftline.curate.core.vectors import unit
 from driftline.curate.encoders import Encoder, Vectors
-from driftline.curate.encoders.network import Network, resolve_device
+from driftline.curate.encoders.backbone import Network, resolve_device
 from driftline.curate.encoders.weights import check_weights, unreachable
 
 

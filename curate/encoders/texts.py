@@ -13,7 +13,7 @@ from driftline.curate.core.errors import BadConfig, BadInput, MissingFile, not_l
 from driftline.curate.core.files import content_digest, listing
 from driftline.curate.core.vectors import hashed_ngrams, unit
 from driftline.curate.encoders import Encoder, Vectors
-from driftline.curate.encoders.network import resolve_device
+from driftline.curate.encoders.backbone import resolve_device
 from driftline.curate.encoders.weights import offline_copy
 from driftline.curate.foreign.arrays import open_array
 from driftline.curate.foreign.names import is_count

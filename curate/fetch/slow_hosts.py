@@ -22,8 +22,7 @@ from driftline.curate.fetch.job import COLUMNS, Shard, manifest
 from driftline.curate.fetch.outcome import NETWORK_REASONS, SLOW
 from driftline.curate.fetch.shard import INDEX, close, counts_of, fetch_shard
 from driftline.curate.images.shards import index_path, read_images, shard_path, write_tar
-from driftline.curate.store.database import Place, open_store
-from driftline.curate.store.upkeep import remove
+from driftline.curate.store.database import Place, open_store, remove
 
 
 def ask_last(shards: Sequence[Shard], executor: Executor) -> Iterator[tuple[Shard, Counter[str]]]:

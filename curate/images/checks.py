@@ -9,8 +9,7 @@ from pydantic import Field
 from driftline.curate.core.settings import Positive, Section
 from driftline.curate.foreign.images import NotRGB, kind_of, missing_extra, open_bytes, orientation_of, prepared, work
 from driftline.curate.images import camera_raw
-from driftline.curate.images.changes import NONE, PREVIEW, joined
-from driftline.curate.images.phone_formats import NAMES, as_plain
+from driftline.curate.images.changes import NAMES, NONE, PREVIEW, as_plain, joined
 
 EXTENSIONS = {  # Pillow's name of the format → file extension
     "JPEG": "jpg", "MPO": "jpg", "PNG": "png", "GIF": "gif", "WEBP": "webp", "BMP": "bmp", "TIFF": "tif",

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from driftline.curate.encoders import Vectors
 from driftline.curate.foreign.images import as_rgb, open_image
 
 if TYPE_CHECKING:
@@ -166,7 +165,7 @@ def near_stored(new: Hashes, stored: Hashes, bits: int) -> npt.NDArray[np.bool_]
     return near
 
 
-def pairs_by_cosine(vectors: Vectors, least: float, block: int = 2048) -> Pairs:
+def pairs_by_cosine(vectors: npt.NDArray[np.float32], least: float, block: int = 2048) -> Pairs:
     """All pairs (P, 2), smaller index first, of unit vectors (N, D) with at least this cosine. Exact, N² work."""
     pairs = [np.zeros((0, 2), np.int64)]
     for low in range(0, len(vectors), block):

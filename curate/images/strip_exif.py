@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from driftline.curate.foreign.images import FIRST, ORIENTATION, open_bytes, open_image, prepared
 from driftline.curate.images import changes
-from driftline.curate.images.phone_formats import as_plain
+from driftline.curate.images.changes import as_plain
 
 MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")  # a marker that ends a scan: no stuffed byte, restart or padding
 SOI, EOI = b"\xff\xd8", b"\xff\xd9"
@@ -30,7 +30,7 @@ def strip_metadata(data: bytes) -> tuple[bytes, str]:
     """(the image without personal metadata, what was done).
 
     The pixels of the rewritten JPEG or PNG are compared with the original. Other formats, and damaged files that Pillow
-    decodes, get their plain form first (`phone_formats.as_plain`): most become PNG, upright.
+    decodes, get their plain form first (`changes.as_plain`): most become PNG, upright.
     """
     with suppress(ValueError, OSError):
         stripped = rewrite_container(data)

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from driftline.curate.core.atomic_io import fingerprint, read_json, sha256_file, write_json, writing
 from driftline.curate.core.errors import BadConfig, IntegrityError, MissingFile
 from driftline.curate.core.parsing import rows_of
-from driftline.curate.encoders.seen import NOBODY, UNKNOWN, Seen
+from driftline.curate.encoders.weights import NOBODY, UNKNOWN, Seen
 from driftline.curate.foreign.images import IMAGE_SUFFIXES, open_image, square
 from driftline.curate.foreign.tables import read_parquet
 from driftline.curate.images.checks import ImageLimits, check_image

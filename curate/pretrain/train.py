@@ -21,8 +21,8 @@ from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.core.vectors import unit
 from driftline.curate.encoders import Vectors
-from driftline.curate.encoders.network import resolve_device
-from driftline.curate.encoders.seen import write_seen
+from driftline.curate.encoders.backbone import resolve_device
+from driftline.curate.encoders.weights import write_seen
 from driftline.curate.pretrain import Recipe
 from driftline.curate.pretrain.moco import Moco
 from driftline.curate.pretrain.pool import ImageArray

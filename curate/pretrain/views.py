@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from driftline.curate.encoders.network import MEAN, STD
+from driftline.curate.encoders.backbone import MEAN, STD
 
 if TYPE_CHECKING:
     import torch

@@ -22,6 +22,7 @@ from driftline.curate.core.executor import Executor
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import time_order
+from driftline.curate.embedding.vector_store import parts, vectors_of
 from driftline.curate.encoders import EncoderSpec
 from driftline.curate.images.changes import alters
 from driftline.curate.images.changes import joined as joined_steps
@@ -34,7 +35,6 @@ from driftline.curate.release.licences import no_derivatives
 from driftline.curate.release.packing import FetchedImages, published
 from driftline.curate.release.selection import Former, all_splits, gaps_of, select, split_groups, without_images
 from driftline.curate.release.settings import ReleaseSettings
-from driftline.curate.retrieval.vector_store import parts, vectors_of
 from driftline.curate.store.database import Place
 
 FROM_TABLE = ("user", "title", "licence", "licence_url", "page_url", "url")

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import write_parquet
 from driftline.curate.embedding.features import features_with_store, keep_features
+from driftline.curate.embedding.vector_store import vectors_of
 from driftline.curate.images.changes import joined as joined_steps
 from driftline.curate.metadata.released_ids import mapped
 from driftline.curate.release.changes import all_withdrawn, changes_since, check_version
@@ -31,7 +32,6 @@ from driftline.curate.release.unlabelled import (
     write_unlabelled,
 )
 from driftline.curate.release.writer import for_credit, write_release
-from driftline.curate.retrieval.vector_store import vectors_of
 
 NOT_FOR_TRAINING = ("sensitive", "held_for_review")
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 from driftline.curate.core.atomic_io import check_format, read_object, sha256_file
 from driftline.curate.core.errors import BadInput, IntegrityError, MissingFile, UnknownName
 from driftline.curate.core.parsing import rows_of
-from driftline.curate.encoders.seen import recorded
+from driftline.curate.encoders.weights import recorded
 from driftline.curate.foreign.arrays import open_array
 from driftline.curate.foreign.documents import Schema, read_document, sums_of
 from driftline.curate.foreign.names import PlainName, fault, inside

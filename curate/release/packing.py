@@ -22,8 +22,7 @@ from driftline.curate.core.errors import BadInput
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.core.run_log import RunLog
-from driftline.curate.images.changes import joined
-from driftline.curate.images.phone_formats import plain_bytes, plain_extension
+from driftline.curate.images.changes import joined, plain_bytes, plain_extension
 from driftline.curate.images.shards import read_tar, reader_of, write_tar
 from driftline.curate.images.strip_exif import strip_metadata
 

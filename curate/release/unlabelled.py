@@ -19,13 +19,13 @@ import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import writing
 from driftline.curate.core.parsing import rows_of
+from driftline.curate.embedding.vector_store import parts, vectors_of
 from driftline.curate.foreign.tables import read_parquet
 from driftline.curate.images.near_duplicates import SURE_BITS, Hashes, near_stored
 from driftline.curate.metadata.released_ids import title_of
 from driftline.curate.release.format import METADATA, Release
 from driftline.curate.release.settings import ReleaseSettings
 from driftline.curate.release.writer import for_credit
-from driftline.curate.retrieval.vector_store import parts, vectors_of
 
 TEST, UPLOADER, COPY = "test_image", "uploader_of_tests", "near_copy_of_tests"  # why a photo is left out
 BLOCK = 2048  # vectors that are compared at once

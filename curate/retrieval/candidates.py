@@ -23,10 +23,10 @@ import numpy.typing as npt
 from driftline.curate.core.errors import Shortage
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.core.vectors import unit
+from driftline.curate.embedding.vector_store import Ints
 from driftline.curate.encoders import Encoder, Vectors
 from driftline.curate.retrieval.exact_search import Ranked
 from driftline.curate.retrieval.settings import Concept, RetrieveSettings
-from driftline.curate.retrieval.vector_store import Ints
 
 
 def query_vectors(

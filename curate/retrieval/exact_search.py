@@ -14,9 +14,9 @@ import numpy as np
 
 from driftline.curate.core.errors import BadConfig, BadInput
 from driftline.curate.core.executor import Executor
+from driftline.curate.embedding.vector_store import Ints, Store
 from driftline.curate.encoders import Vectors
 from driftline.curate.retrieval.scan import Side, State, Wanted, empty_state, scan, sizes
-from driftline.curate.retrieval.vector_store import Ints, Store
 
 MEMORY = 256 << 20  # bytes of the lists; longer ones lie in a temporary file
 

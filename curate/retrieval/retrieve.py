@@ -17,12 +17,12 @@ from driftline.curate.core.errors import BadInput, Shortage
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.parsing import best_of, rows_of
 from driftline.curate.core.run_log import RunLog
+from driftline.curate.embedding.vector_store import Ints, Store
 from driftline.curate.encoders import Encoder, EncoderSpec, Vectors
 from driftline.curate.retrieval.candidates import Chosen, Lookup, check_enough, choose, query_vectors
 from driftline.curate.retrieval.exact_search import Ranked, cosines, search
 from driftline.curate.retrieval.scan import Side
 from driftline.curate.retrieval.settings import BACKGROUND, Concept, RetrieveSettings
-from driftline.curate.retrieval.vector_store import Ints, Store
 
 CANDIDATES = pa.schema(
     [

@@ -19,9 +19,9 @@ import numpy.typing as npt
 from driftline.curate.core.errors import BadInput
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.core.system import read_into
+from driftline.curate.embedding.vector_store import Ints, Store, VectorFile
 from driftline.curate.encoders import Vectors
 from driftline.curate.retrieval.best_lists import BestLists
-from driftline.curate.retrieval.vector_store import Ints, Store, VectorFile
 
 Side = Literal["top", "bottom"]
 BLOCK_BYTES = 4 << 20  # vectors that are widened at once: they and their float32 copy stay in the cache

@@ -18,7 +18,7 @@ from driftline.curate.core.times.path_dates import DATES
 from driftline.curate.foreign.images import missing_extra
 from driftline.curate.foreign.names import one_form
 from driftline.curate.images import camera_raw
-from driftline.curate.images.folder_files import SUFFIXES, Files, counts_text, files_below, is_raw, suffix_of
+from driftline.curate.images.local_files import SUFFIXES, Files, counts_text, files_below, is_raw, suffix_of
 from driftline.curate.metadata.columns import printable, safe_id
 from driftline.curate.sources.base import HERE, FileSource, Workplace
 

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.errors import without_secrets
+from driftline.curate.embedding.vector_store import VectorFile
 from driftline.curate.encoders import Encoder
-from driftline.curate.retrieval.vector_store import VectorFile
 from driftline.pipelines.reporting.photos import quoted
 from driftline.pipelines.run.stage import Context
 

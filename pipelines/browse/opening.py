@@ -11,6 +11,7 @@ import pyarrow as pa
 from driftline.curate.bucketing.settled import settle, settled_dates
 from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.errors import DriftlineError, MissingFile
+from driftline.curate.embedding.vector_store import Store, VectorFile, vector_file
 from driftline.curate.encoders import Encoder
 from driftline.curate.foreign.names import inside
 from driftline.curate.images.local_files import read_local
@@ -19,7 +20,6 @@ from driftline.curate.metadata.released_ids import released_ids
 from driftline.curate.metadata.withdrawals import address_digest, withdrawals
 from driftline.curate.release import Release
 from driftline.curate.retrieval.retrieve import text_encoder
-from driftline.curate.retrieval.vector_store import Store, VectorFile, vector_file
 from driftline.pipelines.browse.collection import Collection, Row, Source
 from driftline.pipelines.reporting.photos import photos, trace
 from driftline.pipelines.run.stage import Context

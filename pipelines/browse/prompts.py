@@ -16,12 +16,12 @@ import yaml
 from driftline.curate.core.atomic_io import read_json, write_json, write_text
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile
 from driftline.curate.core.settings import resolve_path
+from driftline.curate.embedding.vector_store import Store
 from driftline.curate.encoders import Encoder
 from driftline.curate.retrieval.candidates import query_vectors
 from driftline.curate.retrieval.exact_search import SearchResult, search
 from driftline.curate.retrieval.retrieve import text_encoder
 from driftline.curate.retrieval.settings import Concept
-from driftline.curate.retrieval.vector_store import Store
 from driftline.eval.logs.cells import wilson
 from driftline.pipelines.browse.collection import Collection
 from driftline.pipelines.config.loader import load

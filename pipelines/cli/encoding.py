@@ -94,7 +94,7 @@ def encoded_at(
     cache: of an older model, or older samples, nothing is kept there. Else they raise BadConfig."""
     from driftline.curate.core.atomic_io import fingerprint
     from driftline.curate.encoders import spec_of
-    from driftline.curate.encoders.seen import seen
+    from driftline.curate.encoders.weights import seen
     from driftline.curate.foreign.images import PREPARATION
     from driftline.stream_builder.builders.encoded import count_samples, encode
     from driftline.stream_builder.stream import Stream

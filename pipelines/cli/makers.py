@@ -195,7 +195,7 @@ def saved_text(
 
 def paper_facts(paper: str | None, trained_until: str | None) -> dict[str, str]:
     """What the user says of the data. Raises BadConfig for data without published values, and for no date."""
-    from driftline.curate.encoders.seen import Seen, checked
+    from driftline.curate.encoders.weights import Seen, checked
     from driftline.eval.scoring.published_values import names
 
     if paper is not None and paper not in names():

@@ -22,7 +22,7 @@ def train_encoder(
     device: Device, include_tests: bool,
 ) -> Shown[Any]:  # fmt: skip
     """Train an encoder by a recipe, in each process of torchrun, and tell the user; parameters as in `models train`."""
-    from driftline.curate.encoders.network import resolve_device
+    from driftline.curate.encoders.backbone import resolve_device
     from driftline.curate.pretrain import RECIPES
     from driftline.curate.pretrain.pool import gather, tests_note
     from driftline.curate.pretrain.train import ProcessGroup

@@ -22,12 +22,12 @@ def train_clip(
 
     from driftline.curate.core.executor import idle_cores
     from driftline.curate.core.seeding import rng_for
+    from driftline.curate.encoders.backbone import resolve_device
     from driftline.curate.encoders.clip import Clip
-    from driftline.curate.encoders.network import resolve_device
-    from driftline.curate.encoders.seen import write_seen
+    from driftline.curate.encoders.weights import write_seen
     from driftline.curate.pretrain import small_clip
-    from driftline.curate.pretrain.captions import captioned, held_out
     from driftline.curate.pretrain.pool import tests_note
+    from driftline.curate.pretrain.small_clip import captioned, held_out
 
     if size % 32:
         raise BadConfig(f"--size is {size}.", "Expected a multiple of 32.")
@@ -69,7 +69,7 @@ def train_clip(
 
 def unknown_words(source: Path, texts: Sequence[str]) -> dict[str, list[str]]:
     """Concept of a run → words of its prompts that none of the texts has."""
-    from driftline.curate.pretrain.captions import TEMPLATES, WORD
+    from driftline.curate.pretrain.small_clip import TEMPLATES, WORD
     from driftline.pipelines.config.loader import load
     from driftline.pipelines.run.state import kept_changes
 

@@ -12,7 +12,7 @@ from driftline.curate.metadata.settings import FilterSettings
 from driftline.curate.release.settings import ReleaseSettings
 from driftline.curate.retrieval.settings import RetrieveSettings
 from driftline.curate.sources.base import Source, source_of
-from driftline.curate.store.settings import StoreSettings
+from driftline.curate.store import StoreSettings
 from driftline.curate.validation.settings import ValidationSettings
 
 

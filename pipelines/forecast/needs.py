@@ -20,8 +20,7 @@ from driftline.curate.fetch.address_guard import mostly_private
 from driftline.curate.fetch.job import rules_of
 from driftline.curate.retrieval.retrieve import without_candidates
 from driftline.curate.store.database import open_store
-from driftline.curate.store.photos import outcomes
-from driftline.curate.store.vectors import looks
+from driftline.curate.store.photos import looks, outcomes
 from driftline.curate.validation.answers.answers import JUDGE
 from driftline.curate.validation.asking.batches import estimate, wage
 from driftline.curate.validation.settings import PRICES

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from driftline.curate.images.folder_files import counts_text
+from driftline.curate.images.local_files import counts_text
 from driftline.curate.metadata.clocks import contradiction_sentence, reset_sentence
 from driftline.curate.release.selection import few
 from driftline.pipelines.forecast.needs import lines as lines_of

@@ -21,8 +21,7 @@ from driftline.curate.core.system import sync_folder
 from driftline.curate.metadata.released_ids import released_ids
 from driftline.curate.metadata.withdrawals import NAME, Withdrawal, address_digest, today, withdraw
 from driftline.curate.release.format import Release
-from driftline.curate.store.database import open_store
-from driftline.curate.store.upkeep import answers_to, delete_answers
+from driftline.curate.store.database import answers_to, delete_answers, open_store
 from driftline.curate.validation.answers.answers import ANSWERS, KEY, people_of
 from driftline.curate.validation.answers.stored import briefly, deletions, freeze
 from driftline.curate.validation.asking.batches import read_batch

@@ -16,8 +16,7 @@ from driftline.curate.core.atomic_io import fingerprint, read_json, sha256_file,
 from driftline.curate.core.errors import BadConfig, MissingFile, Unconfirmed, Unfinished
 from driftline.curate.fetch.outcome import GONE, LIMIT_REASONS, NETWORK_REASONS, TEMPORARY_REASONS
 from driftline.curate.metadata.schema import REPEATED, TABLE
-from driftline.curate.store.database import open_store
-from driftline.curate.store.upkeep import forget_damaged
+from driftline.curate.store.database import forget_damaged, open_store
 from driftline.pipelines.forecast.needs import questions
 from driftline.pipelines.run import attempt
 from driftline.pipelines.run.kept import frozen_borders, keep_asked

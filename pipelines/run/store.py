@@ -28,8 +28,7 @@ def size_of(folder: Path) -> dict[str, Any]:
 
 def damaged_in(folder: Path) -> tuple[dict[str, Any], list[str]]:
     """Every byte read and compared: what is damaged, as data and as lines."""
-    from driftline.curate.store.database import open_store
-    from driftline.curate.store.upkeep import verify
+    from driftline.curate.store.database import open_store, verify
 
     with open_store(folder) as store:
         result = verify(store)
@@ -39,8 +38,7 @@ def damaged_in(folder: Path) -> tuple[dict[str, Any], list[str]]:
 
 def collected(directory: Path, delete: bool) -> tuple[dict[str, Any], list[str]]:
     """The files that no run needs, as data and as lines. Nothing is removed without `delete`."""
-    from driftline.curate.store.database import open_store
-    from driftline.curate.store.upkeep import remove, unneeded
+    from driftline.curate.store.database import open_store, remove, unneeded
     from driftline.pipelines.run.living import needed_photos
     from driftline.pipelines.run.state import alone
 

@@ -100,8 +100,8 @@ def judged_of(context: Context, ids: list[str], inputs: Mapping[str, Path], ask:
     """
     import numpy as np
 
+    from driftline.curate.embedding.vector_store import vectors_of
     from driftline.curate.release.packing import FetchedImages
-    from driftline.curate.retrieval.vector_store import vectors_of
     from driftline.curate.validation.judges import decided_alone, judged
 
     config = context.config
@@ -231,8 +231,8 @@ def _blurred(context: Context, embedded: Path, ids: Sequence[str]) -> set[str]:
         return set()
     import numpy as np
 
+    from driftline.curate.embedding.vector_store import vectors_of
     from driftline.curate.retrieval.retrieve import text_encoder
-    from driftline.curate.retrieval.vector_store import vectors_of
 
     texts = text_encoder(spec_of(context), embedded, context.run_log).texts(section.sensitive_prompts)
     scores = (vectors_of(embedded, list(ids)).astype(np.float32) @ texts.T).max(1)

@@ -10,7 +10,7 @@ from driftline.curate.core.atomic_io import read_json, write_json
 from driftline.curate.core.errors import MissingFile
 from driftline.curate.core.registry import HOME
 from driftline.curate.encoders import ENCODERS, EncoderSpec, describe
-from driftline.curate.encoders.seen import NOBODY, seen
+from driftline.curate.encoders.weights import NOBODY, seen
 from driftline.curate.foreign.images import PREPARATION
 from driftline.pipelines.run.stage import Context, Counts, Records, Stage
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from driftline.curate.core.atomic_io import fingerprint, read_json
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.encoders import EncoderSpec
-from driftline.curate.encoders.seen import seen
+from driftline.curate.encoders.weights import seen
 from driftline.curate.metadata.released_ids import assign_ids, released_ids
 from driftline.curate.metadata.withdrawals import NAME, withdrawals, withdrawn_ids
 from driftline.pipelines import VERSION

@@ -19,7 +19,7 @@ import pytest
 from driftline.curate.core.atomic_io import write_array
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.core.vectors import unit
-from driftline.curate.retrieval.vector_store import vector_file
+from driftline.curate.embedding.vector_store import vector_file
 from driftline.pipelines.browse.collection import Collection, Source
 from driftline.pipelines.browse.selection import VALUES, Asked, Selections, Vectors
 from driftline.pipelines.browse.server import open_collection

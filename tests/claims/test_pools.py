@@ -16,11 +16,11 @@ from driftline.curate.core.atomic_io import read_json, sha256_bytes, write_text
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
-from driftline.curate.encoders.seen import UNKNOWN, seen
+from driftline.curate.encoders.weights import UNKNOWN, seen
 from driftline.curate.images.near_duplicates import hashes_of
-from driftline.curate.pretrain import captions
-from driftline.curate.pretrain.captions import captioned
+from driftline.curate.pretrain import small_clip
 from driftline.curate.pretrain.pool import gather, open_pool
+from driftline.curate.pretrain.small_clip import captioned
 from driftline.curate.release import Release
 from driftline.curate.release.unlabelled import COPY, TEST, UPLOADER, Tested
 from driftline.pipelines.cli.pretrain import _of_stream
@@ -167,13 +167,13 @@ class TestPretraining:
         assert pool.dropped["test_image"] == elsewhere
 
     def test_captions_of_a_run_are_of_no_test(self, folder, release, monkeypatch):
-        monkeypatch.setattr(captions, "FEWEST", 2)
+        monkeypatch.setattr(small_clip, "FEWEST", 2)
         of_run = captioned(folder, 32)
         assert len(of_run.texts) < 72
         assert of_run.dropped[TEST] == len(Tested.of_release(release).ids)
 
     def test_without_a_release_tests_are_said_to_be_unknown(self, folder, tmp_path, monkeypatch):
-        monkeypatch.setattr(captions, "FEWEST", 2)
+        monkeypatch.setattr(small_clip, "FEWEST", 2)
         bare = Path(shutil.copytree(folder, tmp_path / "bare"))
         shutil.rmtree(next(bare.glob("stages/*_publish")))
         assert gather(bare, 1, 20, tmp_path / "out").tests == captioned(bare, 32).tests == "unknown"

@@ -13,11 +13,10 @@ from PIL import Image
 
 from driftline.curate.core.errors import BadConfig, BadInput
 from driftline.curate.core.seeding import rng_for
-from driftline.curate.pretrain import Recipe, captions, moco
-from driftline.curate.pretrain.captions import captioned
+from driftline.curate.pretrain import Recipe, moco, small_clip
 from driftline.curate.pretrain.moco import Moco
 from driftline.curate.pretrain.pool import Photo, Pool
-from driftline.curate.pretrain.small_clip import contrast, numbered
+from driftline.curate.pretrain.small_clip import captioned, contrast, numbered
 from driftline.curate.pretrain.train import ProcessGroup, Training
 from driftline.pipelines.cli.pretrain import _of_stream
 from driftline.stream_builder.stream import Split, Step, Stream
@@ -133,9 +132,9 @@ class TestCopiesAreNoNegatives:
             data.append(data[copies[i]] if i in copies else file.getvalue())
         photos = {str(i): Photo(str(i), None, f"{i}", 1_200_000_000) for i in range(len(texts))}
         pool = Pool(photos, lambda ids: ((id_, data[int(id_)]) for id_ in photos), Counter(), "left out")
-        monkeypatch.setattr(captions, "open_pool", lambda *a, **k: pool)
-        monkeypatch.setattr(captions, "_texts", lambda source: {str(i): text for i, text in enumerate(texts)})
-        monkeypatch.setattr(captions, "FEWEST", 18)
+        monkeypatch.setattr(small_clip, "open_pool", lambda *a, **k: pool)
+        monkeypatch.setattr(small_clip, "_texts", lambda source: {str(i): text for i, text in enumerate(texts)})
+        monkeypatch.setattr(small_clip, "FEWEST", 18)
 
     def test_of_a_photo_with_another_caption(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.pool(tmp_path, [f"thing {i}" for i in range(20)], {7: 2, 11: 2}, monkeypatch)

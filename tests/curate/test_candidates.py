@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from driftline.curate.core.errors import Shortage
+from driftline.curate.embedding.vector_store import Store, vector_file
 from driftline.curate.retrieval.candidates import Chosen, Lookup, check_enough, choose, query_vectors
 from driftline.curate.retrieval.exact_search import Ranked, search
 from driftline.curate.retrieval.settings import Concept, RetrieveSettings
-from driftline.curate.retrieval.vector_store import Store, vector_file
 
 NAMES = ["bus", "car", "dog"]
 

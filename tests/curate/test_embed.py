@@ -25,13 +25,13 @@ from driftline.curate.core.seeding import rng_for
 from driftline.curate.embedding.embed import embed
 from driftline.curate.embedding.features import filled
 from driftline.curate.embedding.import_vectors import import_vectors
+from driftline.curate.embedding.vector_store import Store, parts
 from driftline.curate.encoders import ENCODERS, Encoder, EncoderSpec, Vectors, spec_of
 from driftline.curate.encoders.backbone import Backbone, load_checkpoint
 from driftline.curate.encoders.clip import Clip
 from driftline.curate.images.shards import index_path, shard_path, write_tar
 from driftline.curate.retrieval.candidates import query_vectors
 from driftline.curate.retrieval.settings import Concept
-from driftline.curate.retrieval.vector_store import Store, parts
 from driftline.pipelines.demo.draw import jpeg, photo
 from driftline.stream_builder.builders.encoded import encode
 from driftline.stream_builder.stream import Split, Step, Stream
@@ -282,8 +282,8 @@ class TestEncoderOfAnotherPackage:
     KIND = "support.toy_encoder:MeanColour"
 
     def test_a_class_named_by_its_module_embeds_images_in_worker_processes(self, images, tmp_path, monkeypatch):
-        monkeypatch.setattr("driftline.curate.core.executor.STARTS", 0.0)
-        monkeypatch.setattr(f"{self.KIND.replace(':', '.')}.images", refused)  # in this process, for a trial only
+        monkeypatch.setattr("driftline.curate.core.executor.ENOUGH", 2)
+        monkeypatch.setattr(f"{self.KIND.replace(':', '.')}.images", refused)  # in this process alone
         assert embed(
             *images, EncoderSpec(model="a", encoder=self.KIND), tmp_path, QUIET, executor=Executor(workers=2)
         ) == {"": 18}

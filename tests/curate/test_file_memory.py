@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from driftline.curate.core import files
-from driftline.curate.images import folder_files
+from driftline.curate.images import local_files
 from driftline.curate.sources import folder
 from driftline.curate.sources.base import Workplace
 from driftline.curate.sources.folder import Folder
@@ -61,8 +61,8 @@ def test_a_second_reading_opens_no_file(album: Path, monkeypatch: pytest.MonkeyP
     first, opened = read(album, monkeypatch)
     assert opened == ALL
     heads: list[str] = []
-    real = folder_files._judged
-    monkeypatch.setattr(folder_files, "_judged", lambda path, *of: (heads.append(path.name), real(path, *of))[1])
+    real = local_files._judged
+    monkeypatch.setattr(local_files, "_judged", lambda path, *of: (heads.append(path.name), real(path, *of))[1])
     batches, opened = read(album, monkeypatch)
     assert (opened, sorted(heads)) == (set(), sorted([*ALL, *ALL, *["1.jpg.json", "note.txt"] * 2])), "fresh twice"
     assert batches == first

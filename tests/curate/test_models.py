@@ -24,7 +24,7 @@ from support.helpers import album
 from driftline.curate.core.errors import UnknownName
 from driftline.curate.encoders.clip import Clip
 from driftline.curate.encoders.weights import KNOWN, download, repository_of, within
-from driftline.curate.pretrain.captions import held_out
+from driftline.curate.pretrain.small_clip import held_out
 from driftline.pipelines.config.presets import write_run_file
 from driftline.pipelines.stages.embed import BUILT_IN, built_in
 

@@ -25,10 +25,10 @@ from driftline.curate.core.errors import BadInput
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.foreign import images
 from driftline.curate.foreign.images import NotRGB, Picture, kind_of, open_image, prepared, read_rgb, reads_heic
+from driftline.curate.images.changes import plain_bytes
 from driftline.curate.images.checks import ImageLimits, check_image
-from driftline.curate.images.folder_files import counts_text, files_below
+from driftline.curate.images.local_files import counts_text, files_below
 from driftline.curate.images.near_duplicates import hashes_of, near_copies
-from driftline.curate.images.phone_formats import plain_bytes
 from driftline.curate.sources.folder import Folder
 from driftline.pipelines.web.thumbnails import small
 

@@ -15,7 +15,7 @@ from support.console import python
 from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.errors import BadConfig, MissingFile
 from driftline.curate.encoders import EncoderSpec
-from driftline.curate.encoders.network import MEAN, STD
+from driftline.curate.encoders.backbone import MEAN, STD
 from driftline.curate.pretrain import RECIPES, Recipe
 from driftline.curate.pretrain.moco import Moco
 from driftline.curate.pretrain.pool import ImageArray, gather

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from driftline.curate.core.errors import BadInput, IntegrityError
 from driftline.curate.core.executor import Executor
+from driftline.curate.embedding.vector_store import Store, vector_file
 from driftline.curate.retrieval import scan as searching
 from driftline.curate.retrieval.best_lists import BestLists, places
 from driftline.curate.retrieval.exact_search import SearchResult, search
-from driftline.curate.retrieval.vector_store import Store, vector_file
 
 QUIET = [HealthCheck.function_scoped_fixture]
 

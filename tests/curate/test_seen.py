@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from driftline.curate.core.errors import BadConfig
-from driftline.curate.encoders.seen import FILE, NOBODY, UNKNOWN, checked, claims, recorded, seen
+from driftline.curate.encoders.weights import FILE, NOBODY, UNKNOWN, checked, claims, recorded, seen
 
 
 @pytest.mark.parametrize(

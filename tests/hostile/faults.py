@@ -151,8 +151,7 @@ def _corrections(folder: Path) -> Any:
 def _stages_and_store(folder: Path) -> Any:
     """All files but the store's index, whose pages depend on its history, and files of the store by which a finished
     shard is found at once: without one, its photos are found one by one. And whether the store is sound."""
-    from driftline.curate.store.database import open_store
-    from driftline.curate.store.upkeep import verify
+    from driftline.curate.store.database import open_store, verify
 
     with open_store(folder / "store") as store:
         damaged = verify(store)["damaged"]

@@ -13,8 +13,7 @@ from support.living import linked_copy
 
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
-from driftline.curate.store.database import open_store
-from driftline.curate.store.upkeep import remove, unneeded
+from driftline.curate.store.database import open_store, remove, unneeded
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.demo.draw import photo
 from driftline.pipelines.run import living

@@ -19,9 +19,9 @@ from support.pages import Served, chromium_browser, served, violations
 
 from driftline.curate.core.atomic_io import write_array
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
+from driftline.curate.embedding.vector_store import vector_file
 from driftline.curate.metadata.filters import withdrawn_ids
 from driftline.curate.release import Release
-from driftline.curate.retrieval.vector_store import vector_file
 from driftline.pipelines.browse.collection import Collection, Source
 from driftline.pipelines.browse.selection import Asked, Selections, Vectors
 from driftline.pipelines.browse.server import application, open_collection

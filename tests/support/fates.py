@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from driftline.curate.core.errors import BadInput
 from driftline.curate.foreign.images import read_rgb
+from driftline.curate.images.changes import plain_bytes
 from driftline.curate.images.checks import ImageLimits, check_image
-from driftline.curate.images.phone_formats import plain_bytes
 from driftline.curate.sources.folder import Folder
 
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
@@ -19,18 +17,15 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from types import ModuleType
 from typing import Any, Literal, TypeVar
 
 from driftline.curate.core.errors import BadConfig, DriftlineError
-from driftline.curate.core.system import LINUX, busy_cores, collect_rarely, cores, how_it_ended
+from driftline.curate.core.system import ATTEMPTS, LINUX, busy_cores, children, collect_rarely, cores, how_it_ended
 
 T = TypeVar("T")
 R = TypeVar("R")
 Engine = Literal["local", "ray", "slurm"]
-STARTS = 4.0  # seconds in which a new process imports torch and loads a small model
-SAVES = 0.2  # share of the time that processes must save, since each takes memory and time of its own
-FEW = 8  # items that are done to see how long all will take
+ENOUGH = 1000  # images for which new processes pay, each of which imports torch and loads a model
 
 
 @dataclass(frozen=True)
@@ -42,22 +37,9 @@ class Executor:
     """number of tasks at a time on this machine; with Ray: cores of the local node that is started unless RAY_ADDRESS
     names a cluster, whose own cores then decide; with Slurm: jobs of the array that run at a time"""
 
-    def for_items(self, count: int, do: Callable[[int], object]) -> Executor:
-        """This executor, or one without processes where `count` items are done so soon that new processes with torch
-        would not pay.
-
-        do: does the first n items in this process, as a trial: the result is not used.
-        """
-        if self.kind != "local" or self.workers == 1:
-            return self
-        if not count:
-            return Executor()
-        for n in (FEW, 3 * FEW):  # the first time is longer
-            clock = time.process_time()
-            do(n)
-            spent = time.process_time() - clock
-        seconds = spent * count / min(count, 3 * FEW)
-        return self if STARTS + seconds / self.workers < (1 - SAVES) * seconds else Executor()
+    def for_items(self, count: int) -> Executor:
+        """This executor, or one without processes for so few items that new processes with torch would not pay."""
+        return self if self.kind != "local" or count >= ENOUGH else Executor()
 
     def run_tasks(
         self, work: Callable[[T], R], tasks: Sequence[T], threads: bool = False, gpus: int = 0
@@ -86,7 +68,6 @@ class Executor:
             yield from run_in_processes(work, tasks, self.workers, visible_gpus() if gpus else [])
 
 
-ATTEMPTS = 4  # after so many dead workers the task itself is the cause
 MOST_WORKERS = 256
 AHEAD = 2  # items that a thread prepares in advance
 START = "forkserver" if LINUX else "spawn"  # from one small server, which stays: sooner than from nothing
@@ -173,23 +154,6 @@ def run_in_processes(
         "Expected every worker to finish.",
         "If memory is short, lower --workers. Finished work is kept.",
     )
-
-
-@contextmanager
-def children() -> Iterator[None]:
-    """Processes that start here import neither the user's script, which would run all of it again, nor modules of the
-    working directory: a json.py beside photos is not ours."""
-    script, safe = sys.modules["__main__"], os.environ.get("PYTHONSAFEPATH")
-    sys.modules["__main__"] = ModuleType("__main__")
-    os.environ["PYTHONSAFEPATH"] = "1"
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = script
-        if safe is None:
-            del os.environ["PYTHONSAFEPATH"]
-        else:
-            os.environ["PYTHONSAFEPATH"] = safe
 
 
 def _start_worker(environment: dict[str, str], gpu_queue: Any) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from driftline.curate.core.errors import BadConfig, DriftlineError
-from driftline.curate.core.executor import ATTEMPTS, children
+from driftline.curate.core.system import ATTEMPTS, children
 
 T = TypeVar("T")
 R = TypeVar("R")

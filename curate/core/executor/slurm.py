@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from driftline.curate.core.errors import BadConfig, DriftlineError
-from driftline.curate.core.executor import ATTEMPTS, children
+from driftline.curate.core.system import ATTEMPTS, children
 
 T = TypeVar("T")
 R = TypeVar("R")
