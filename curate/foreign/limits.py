@@ -1,7 +1,5 @@
 """What input may cost, in one place. Limits that belong to a setting are with the setting (`fetch`, `eval`)."""
 
-SIDECAR = 1 << 20
-"""bytes of a photo's sidecar that are read"""
 UNPACKED = 1 << 30
 """bytes of all members of an .npz file once unpacked; more only if the file has a hundredth of it"""
 PART = 64 << 20

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from warnings import catch_warnings, simplefilter
 
-from driftline.curate.foreign.limits import SIDECAR
-
+SIDECAR = 1 << 20  # bytes of a photo's sidecar that are read
 EPOCH = datetime(1970, 1, 1)
 DAY = 86_400  # seconds
 MONTH = re.compile(r"\d{4}-\d\d")
