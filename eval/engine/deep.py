@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -106,30 +105,28 @@ class Deep:
         return shown.contiguous(memory_format=torch.channels_last) if self.mixed else shown
 
     def scores(self, x: Any) -> Any:
-        """Scores (B, C) float32; batch normalisation by its statistics. Halves its chunks if memory is short."""
+        """Scores (B, C) float32; batch normalisation by its statistics."""
         import torch
 
         self.module.eval()
-
-        def scores_of(rows: slice) -> Any:
+        parts = []
+        for low in range(0, len(x), CHUNK):
             with self._casting(x):
-                return self.module(planes(x[rows])).float()
-
-        chunks = (slice(low, min(len(x), low + CHUNK)) for low in range(0, len(x), CHUNK))
-        return torch.cat([halving(scores_of, rows, lambda a, b: torch.cat([a, b])) for rows in chunks])
+                parts.append(self.module(planes(x[low : low + CHUNK])).float())
+        return torch.cat(parts)
 
     def data_gradient(self, x: Any, y: Any, pull: Pull | None = None) -> Params:
         """Batch normalisation by the batch."""
         from torch.nn.functional import cross_entropy
 
-        def loss(scores: Any, rows: slice) -> Any:
-            part = cross_entropy(scores, y[rows], reduction="sum") / len(y)
-            return part if pull is None else part + (scores * pull(scores.detach(), rows)).sum()
+        def loss(scores: Any) -> Any:
+            data = cross_entropy(scores, y, reduction="sum") / len(y)
+            return data if pull is None else data + (scores * pull(scores.detach())).sum()
 
         return self.gradient(x, loss)
 
     def pulled(self, x: Any, g: Any) -> Params:
-        return self.gradient(x, lambda scores, rows: (scores * g[rows]).sum())
+        return self.gradient(x, lambda scores: (scores * g).sum())
 
     def fisher(self, x: Any, y: Any) -> Params:
         """Mean over samples of the squared gradient of one sample's loss; batch normalisation by its statistics."""
@@ -150,25 +147,18 @@ class Deep:
             total = [f + (squares[name] ** 2).sum(0) / len(y) for f, name in zip(total, weights, strict=True)]
         return total
 
-    def gradient(self, x: Any, loss_of: Callable[[Any, slice], Any]) -> Params:
-        """Gradient of a loss that is a sum over samples; loss_of: (scores of some rows, these rows) → their part of
-        it."""
+    def gradient(self, x: Any, loss_of: Callable[[Any], Any]) -> Params:
+        """Gradient of a loss of the scores."""
         import torch
 
         self.module.train(not self.frozen and len(x) > 1)  # one image, as in a correction, has no statistics
         params = list(self.module.parameters())[-2 if self.frozen else 0 :]
-
-        def gradient_of(rows: slice) -> Params:
-            with torch.enable_grad():
-                with self._casting(x):
-                    scores = self._classified(planes(x[rows])).float()
-                return list(torch.autograd.grad(loss_of(scores, rows), params))
-
-        grads = halving(gradient_of, slice(0, len(x)), added)
+        with torch.enable_grad():
+            with self._casting(x):
+                shown = planes(x)
+                scores = self.module.get_classifier()(self.features(shown)) if self.frozen else self.module(shown)
+            grads = list(torch.autograd.grad(loss_of(scores.float()), params))
         return [None] * (len(self.params) - 2) + grads if self.frozen else grads
-
-    def _classified(self, shown: Any) -> Any:
-        return self.module.get_classifier()(self.features(shown)) if self.frozen else self.module(shown)
 
     def features(self, x: Any) -> Any:
         """Inputs (B, F) of the classifier, without gradient; batch normalisation by its statistics if frozen."""
@@ -203,22 +193,3 @@ def planes(x: Any) -> Any:
         return x
     scale, shift = (torch.tensor(v, device=x.device).view(1, 3, 1, 1) for v in (SCALE, SHIFT))
     return x.permute(0, 3, 1, 2).float().mul_(scale).add_(shift)
-
-
-def added(a: Params, b: Params) -> Params:
-    """Sums of gradients."""
-    return [g + h for g, h in zip(a, b, strict=True)]
-
-
-def halving(compute: Callable[[slice], Any], rows: slice, join: Callable[[Any, Any], Any]) -> Any:
-    """compute(rows), or both halves, joined, with a warning, if the device has too little memory."""
-    import torch
-
-    try:
-        return compute(rows)
-    except torch.cuda.OutOfMemoryError:
-        if rows.stop - rows.start < 2:
-            raise
-    middle = (rows.start + rows.stop) // 2
-    warnings.warn(f"{rows.stop - rows.start} images at once are too many for the device: halved.", stacklevel=2)
-    return join(halving(compute, slice(rows.start, middle), join), halving(compute, slice(middle, rows.stop), join))

@@ -47,7 +47,7 @@ class LinearSettings:
 
 
 Params = list[Any]  # float32 tensors in the order of a network, or gradients of their shapes
-Pull = Callable[..., Any]  # scores (B, C), and the rows that they belong to → gradient in them (B, C)
+Pull = Callable[[Any], Any]  # scores (B, C) → gradient in them (B, C)
 
 
 class Net(Protocol):

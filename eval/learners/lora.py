@@ -1,4 +1,4 @@
-"""Low-rank adapters on a transformer that classifies texts or images, through peft [Hu et al. 2021; OCRR]."""
+"""Low-rank adapters on a transformer that classifies texts, through peft [Hu et al. 2021; OCRR]."""
 
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -28,8 +28,8 @@ class Lora(Learner):
     """
 
     model: str = ""
-    """hub tag or folder of a Hugging Face transformer (extra `lora`): for texts one that classifies sequences (OCRR:
-    microsoft/deberta-v3-large), for uint8 images one that classifies images"""
+    """hub tag or folder of a Hugging Face transformer that classifies sequences (extra `lora`; OCRR:
+    microsoft/deberta-v3-large)"""
     rank: PositiveInt = 8
     """rank of the adapters"""
     alpha: PositiveInt = 16
@@ -54,15 +54,14 @@ class Lora(Learner):
     needs = Needs(texts=True)
     reaches = MappingProxyType({"model": "a model"})
     guide = Guide("adapters and language models", "Hu et al. 2021", "a network",
-                  "raw texts or images and a pre-trained transformer")  # fmt: skip
+                  "raw texts and a pre-trained transformer")  # fmt: skip
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """A new classifier and new adapters. Raises IncompatibleStream for features and without a model, MissingFile
         for a missing model, BadInput for one that cannot be read, BadConfig without peft."""
-        if len(task.x_shape) not in (0, 3):
-            raise IncompatibleStream(
-                f"lora reads texts or images; the samples have shape {task.x_shape}.", "See stream from-texts."
-            )
+        if task.x_shape:
+            problem = f"lora reads texts; the samples have shape {task.x_shape}."
+            raise IncompatibleStream(problem, "", "See docs/reference/ocrr.md.")
         if not self.model:
             paper = "OCRR's own is lora(model=microsoft/deberta-v3-large), 1.7 GB."
             raise IncompatibleStream("lora has no model.", "Expected a hub tag or a folder.", paper)
@@ -73,22 +72,19 @@ class Lora(Learner):
         import transformers
 
         self.cost, self.budget = task.cost_of(self.batch), Budget(task)
-        self.task, self.rng, self.place, self.texts = task, rng, place(self.device), not task.x_shape
-        kind = getattr(transformers, f"AutoModelFor{'Sequence' if self.texts else 'Image'}Classification")
+        self.task, self.rng, self.place = task, rng, place(self.device)
         transformers.utils.logging.set_verbosity_error()  # no warning about the new classifier
-        task_type, saved = (peft.TaskType.SEQ_CLS, None) if self.texts else (None, ["classifier"])
         rank = {"r": self.rank, "lora_alpha": self.alpha, "lora_dropout": self.dropout}
         with seeded(rng):
             try:
                 size = {"num_labels": task.n_classes, "ignore_mismatched_sizes": True}
                 where = {"trust_remote_code": False, "local_files_only": alone}
-                base = kind.from_pretrained(self.model, **where, **size)
-                reader = transformers.AutoTokenizer if self.texts else transformers.AutoImageProcessor
-                self.reader: Any = reader.from_pretrained(self.model, **where)
+                base = transformers.AutoModelForSequenceClassification.from_pretrained(self.model, **where, **size)
+                self.reader: Any = transformers.AutoTokenizer.from_pretrained(self.model, **where)
             except Exception as error:  # unpickling raises many kinds of exceptions
                 raise not_loaded(self.model, error) from None
             targets = self._targets(base)
-            config = peft.LoraConfig(task_type=task_type, target_modules=targets, modules_to_save=saved, **rank)
+            config = peft.LoraConfig(task_type=peft.TaskType.SEQ_CLS, target_modules=targets, **rank)
             self.net: Any = peft.get_peft_model(base, config).to(self.place)
         self.gradient_steps = 0
 
@@ -107,11 +103,8 @@ class Lora(Learner):
         raise BadConfig(f"{self.model} has no projections that lora knows.", "", "Name them: targets=q_proj+v_proj.")
 
     def _inputs(self, x: Array) -> dict[str, Any]:
-        if self.texts:
-            texts = [str(text) for text in x]
-            tokens = self.reader(texts, padding=True, truncation=True, max_length=self.length, return_tensors="pt")
-        else:
-            tokens = self.reader(images=[np.asarray(image) for image in x], return_tensors="pt")
+        texts = [str(text) for text in x]
+        tokens = self.reader(texts, padding=True, truncation=True, max_length=self.length, return_tensors="pt")
         return {name: value.to(self.place) for name, value in tokens.items()}
 
     def _step(self, optimiser: Any, inputs: dict[str, Any], y: Labels) -> None:
@@ -131,12 +124,11 @@ class Lora(Learner):
 
         self._check(y)
         optimiser = torch.optim.AdamW(self.learned(), lr=self.lr)
-        tokens = self._inputs(x) if self.texts else {}  # once for all passes; normalised pixels would take much memory
+        tokens = self._inputs(x)  # once for all passes
         with seeded(self.rng), one_thread():  # the seed of dropout
             self.net.train()
             for rows in batches_of(len(y), self.batch, self.epochs, self.rng, self.budget.take(self.cost)):
-                inputs = cut(tokens, rows) if self.texts else self._inputs(np.asarray(x)[rows])
-                self._step(optimiser, inputs, np.asarray(y)[rows])
+                self._step(optimiser, cut(tokens, rows), np.asarray(y)[rows])
 
     def correct(self, x: Array, y: Labels) -> None:
         """One step of SGD without dropout. Raises BadConfig for an undeclared class."""

@@ -211,8 +211,8 @@ class Distil(Rule):
                 self.asked[rows] = True
             teacher = self.answers.index_select(1, places).T
 
-        def off(scores: Any, of: slice = slice(None)) -> Any:
-            return (softmax(scores) - teacher[of]) * (self.weight * t / len(teacher))
+        def off(scores: Any) -> Any:
+            return (softmax(scores) - teacher) * (self.weight * t / len(teacher))
 
         return off
 

@@ -124,16 +124,16 @@ class OnlineLearner(NetworkLearner):
                 return
             net, settings = self.head, LinearSettings(lr=lr, momentum=self.momentum, weight_decay=self.weight_decay)
 
-            def of_seen(scores: Any, rows: slice) -> Any:
-                return scores if leave is None else scores.masked_fill(leave[rows], -1e9)
+            def of_seen(scores: Any) -> Any:
+                return scores if leave is None else scores.masked_fill(leave, -1e9)
 
-            def loss(scores: Any, rows: slice) -> Any:
-                return cross_entropy(of_seen(scores, rows), labels[rows], reduction="sum") / len(labels)
+            def loss(scores: Any) -> Any:
+                return cross_entropy(of_seen(scores), labels, reduction="sum") / len(labels)
 
             if isinstance(net, Deep):
                 move(net, net.gradient(net.view(data), loss), lr, settings)
             else:
-                off = errors(of_seen(net.scores(data), slice(None)), labels).div_(len(labels))
+                off = errors(of_seen(net.scores(data)), labels).div_(len(labels))
                 move(net, net.pulled(data, off), lr, settings)
 
     def masked(self, incoming: Any, new: Labels) -> Any:

@@ -12,7 +12,7 @@ from driftline.curate.core.errors import BadConfig, BadInput, IncompatibleStream
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.engine import fused
 from driftline.eval.engine.augment import augmented, draw
-from driftline.eval.engine.deep import SCALE, SHIFT, Deep, added, halving, planes
+from driftline.eval.engine.deep import SCALE, SHIFT, Deep, planes
 from driftline.eval.engine.linear import Rule, step
 from driftline.eval.experiment.learner_spec import spec_of
 from driftline.eval.learner import Task
@@ -161,38 +161,6 @@ def _settings():  # type: ignore[no-untyped-def]
     from driftline.eval.engine.linear import LinearSettings
 
     return LinearSettings(weight_decay=0.0)
-
-
-def test_a_device_that_is_full_gets_halves() -> None:
-    sizes = []
-
-    def of(some: slice) -> list[torch.Tensor]:
-        sizes.append(some.stop - some.start)
-        if sizes[-1] > 3:
-            raise torch.cuda.OutOfMemoryError("full")
-        return [torch.tensor(float(some.stop - some.start))]
-
-    with pytest.warns(UserWarning, match="10 images at once are too many"):
-        assert halving(of, slice(0, 10), added)[0] == 10
-    assert sizes == [10, 5, 2, 3, 5, 2, 3]
-
-
-def test_a_gradient_in_halves_is_the_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
-    x, y = batch(8)
-    net = deep()
-    net.frozen = True  # batch normalisation sees other batches in halves
-    whole = net.data_gradient(x, y)
-    literal = Deep._classified
-
-    def small(self: Deep, shown: torch.Tensor) -> torch.Tensor:
-        if len(shown) > 4:
-            raise torch.cuda.OutOfMemoryError("full")
-        return literal(self, shown)
-
-    monkeypatch.setattr(Deep, "_classified", small)
-    with pytest.warns(UserWarning, match="halved"):
-        halves = net.data_gradient(x, y)
-    assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(whole[-2:], halves[-2:], strict=True))
 
 
 SHORT = {"net": TINY, "epochs": 2, "batch": 16, "lr": 0.05}
