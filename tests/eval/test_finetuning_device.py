@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from driftline.eval.finetuning import method, stage
+from driftline.eval.finetuning import method, search
 from driftline.eval.finetuning.fit import Rule
 from driftline.eval.finetuning.search import Rules, points
 from driftline.eval.learner import Task
@@ -32,7 +32,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.Tensor, "__int__", lambda self: 0)
     monkeypatch.setattr(torch.Tensor, "__index__", lambda self: 0)
     monkeypatch.setattr(torch.Tensor, "__bool__", lambda self: True)
-    for module in (stage, method):
+    for module in (search, method):
         monkeypatch.setattr(module, "digest_of", lambda state: f"{len(state)} tensors")
 
 
