@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from driftline.curate.core.errors import BadConfig, UnknownName, did_you_mean
+from driftline.curate.core.errors import BadConfig, IncompatibleStream, UnknownName, did_you_mean
 from driftline.eval.engine import fused
 from driftline.eval.engine.augment import augmented, draw
 from driftline.eval.engine.linear import Params, Pull, seeded, zeros
@@ -55,13 +55,12 @@ class Deep:
     ) -> Deep:
         """A timm model with random weights from `rng`, or with `weights` (a checkpoint or a tag of timm, as of the
         encoder `backbone`) below a new classifier. cosine: the classifier is `CosineLayer`. Raises UnknownName for an
-        unknown model or tag, MissingFile and BadInput for weights that are not here or do not fit."""
+        unknown tag, MissingFile and BadInput for weights that are not here or do not fit."""
         import timm
         import torch
 
         from driftline.curate.encoders.backbone import loaded
 
-        check_model(name)
         with seeded(rng):
             make = partial(timm.create_model, num_classes=n_classes)
             module: Any = make(name) if weights in RANDOM else loaded(name, weights, make, new=2)
@@ -173,8 +172,8 @@ class Deep:
         return torch.autocast(x.device.type, torch.bfloat16, enabled=self.mixed)
 
 
-def check_model(name: str) -> None:
-    """Raise UnknownName for a model that timm does not have."""
+def check_model(name: str, x_shape: tuple[int, ...]) -> None:
+    """Raise UnknownName for a model that timm does not have, IncompatibleStream for samples that are no images."""
     import timm
 
     if not timm.is_model(name):
@@ -183,6 +182,9 @@ def check_model(name: str) -> None:
             did_you_mean(name, timm.list_models()),
             "Available: linear, mlp, and the models of timm.",
         )
+    if len(x_shape) != 3 or x_shape[-1] != 3:
+        problem = f"net is {name!r}, which takes images; the samples have shape {x_shape}."
+        raise IncompatibleStream(problem, "Expected uint8 images (H, W, 3).", "On features leave net at its default.")
 
 
 def planes(x: Any) -> Any:

@@ -9,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from driftline.curate.core.errors import IncompatibleStream
 from driftline.curate.core.executor import one_thread
-from driftline.eval.engine.deep import CHUNK, Deep
+from driftline.eval.engine.deep import CHUNK, Deep, check_model
 from driftline.eval.engine.linear import tensor
 from driftline.eval.learner import Array, Guide, Labels, Learner, Needs, Task
 from driftline.eval.memory.knn_index import Memory, Neighbours, QuerySlices, TrackedQueries, unit
@@ -283,9 +282,7 @@ class Acm(Remembering):
         """Start with an empty memory. Raises IncompatibleStream for samples that are no images if `net` is given."""
         self.model, width = None, int(np.prod(task.x_shape))
         if self.net:
-            if len(task.x_shape) != 3 or task.x_shape[-1] != 3:
-                problem = f"net is {self.net!r}, which takes images; the samples have shape {task.x_shape}."
-                raise IncompatibleStream(problem, "Expected uint8 images (H, W, 3).", "Leave net empty on features.")
+            check_model(self.net, task.x_shape)
             self.model = Deep.new(self.net, task.n_classes, (), rng, place(self.device), False, weights=self.weights)
             width = int(self.model.params[-2].shape[1])
         self.memory = Memory(width, self.exact_below, self.limit_mb)

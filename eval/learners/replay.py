@@ -175,11 +175,26 @@ class DerPlusPlus(Der):
 
 
 @dataclass
-class Gdumb(NetLearner):
-    """Trains random weights on a class-balanced memory after each step, and on nothing else."""
+class Buffered(NetLearner):
+    """Trains on nothing but a buffer of past samples, after every step."""
 
     memory: NonNegativeInt = 0
-    """samples; 0: as many as the first step has (CLEAR: one bucket)"""
+    """samples in the buffer; 0: as many as the first step has (CLEAR: one bucket)"""
+
+    def begin(self, task: Task, rng: np.random.Generator) -> None:
+        super().begin(task, rng)
+        self.limit = self.memory
+        self.x: Array = np.zeros((0, *task.x_shape), np.float32)
+        self.y: Labels = np.zeros(0, np.int64)
+
+    def samples_trained(self, sizes: Sequence[int]) -> float:
+        return self.epochs * float(sum(min(self.memory or sizes[0], sum(sizes[: i + 1])) for i in range(len(sizes))))
+
+
+@dataclass
+class Gdumb(Buffered):
+    """Trains random weights on a class-balanced memory after each step, and on nothing else."""
+
     variant: Literal["paper", "reference"] = "reference"
     """`reference` keeps a uniform sample of each class, as Avalanche and therefore CLEAR's runs do; `paper` is the
     greedy sampler of GDumb's paper, for classes that come one after the other: a full and balanced memory admits new
@@ -190,13 +205,7 @@ class Gdumb(NetLearner):
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         super().begin(task, rng)
-        self.limit = self.memory
-        self.x: Array = np.zeros((0, *task.x_shape), np.float32)
-        self.y: Labels = np.zeros(0, np.int64)
         self.weight = np.zeros(0)
-
-    def samples_trained(self, sizes: Sequence[int]) -> float:
-        return self.epochs * float(sum(min(self.memory or sizes[0], sum(sizes[: i + 1])) for i in range(len(sizes))))
 
     def learn(self, x: Array, y: Labels) -> None:
         self.limit = self.limit or len(y)
@@ -234,7 +243,7 @@ def _checked(alpha: float | str) -> float | str:
 
 
 @dataclass
-class Reservoir(NetLearner):
+class Reservoir(Buffered):
     """Trains on a buffer that CLEAR's biased reservoir keeps; larger alpha keeps more of the recent past."""
 
     alpha: Annotated[float | str, AfterValidator(_checked)] = 1.0
@@ -242,8 +251,6 @@ class Reservoir(NetLearner):
     every new sample enters with probability c (1.0: the newest bucket only)"""
     start: Literal["finetune", "scratch"] = "finetune"
     """whether training continues from the current weights, or starts from random ones"""
-    memory: NonNegativeInt = 0
-    """k, samples in the buffer; 0: as many as the first step has"""
     variant: Literal["paper", "reference"] = "paper"
     """`reference` replaces the newest samples of the buffer, as CLEAR's code does, which lacks the algorithm's
     shuffle"""
@@ -253,12 +260,7 @@ class Reservoir(NetLearner):
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         super().begin(task, rng)
-        self.limit, self.seen = self.memory, 0
-        self.x: Array = np.zeros((0, *task.x_shape), np.float32)
-        self.y: Labels = np.zeros(0, np.int64)
-
-    def samples_trained(self, sizes: Sequence[int]) -> float:
-        return self.epochs * float(sum(min(self.memory or sizes[0], sum(sizes[: i + 1])) for i in range(len(sizes))))
+        self.seen = 0
 
     def learn(self, x: Array, y: Labels) -> None:
         self.limit = self.limit or len(y)

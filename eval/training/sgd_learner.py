@@ -154,13 +154,7 @@ class NetworkLearner(Learner):
             problem = f"weights is {self.weights!r}, and net={self.net} starts from random weights."
             raise BadConfig(problem, "Expected none.", "Use them with a network on images, such as net=resnet18.")
         if self.net not in HEADS:
-            check_model(self.net)
-            if len(task.x_shape) != 3 or task.x_shape[-1] != 3:
-                raise IncompatibleStream(
-                    f"net is {self.net!r}, which takes images; the samples have shape {task.x_shape}.",
-                    "Expected uint8 images (H, W, 3).",
-                    "Use net=linear or net=mlp on features.",
-                )
+            check_model(self.net, task.x_shape)
         self.task, self.rng, self.gradient_steps, self.extra = task, rng, 0, 0.0
         self.budget = Budget(task)
         self.place = place(self.device)

@@ -559,12 +559,6 @@ class TestMethods:
                 assert rates[-1] == pytest.approx(first / 10)
                 assert rates == sorted(rates, reverse=True)
 
-    def test_a_linear_schedule_runs_on_twelve_steps(self) -> None:
-        found = evaluate(stream(12), "seq-to-final", ["sft-linear"], settings=QUICK | {"fits": 1})
-
-        assert found["skipped"] == []
-        assert min(stage["lr"] for stage in found["results"][0]["learner_facts"]["stages"]) == pytest.approx(1e-5)
-
     def test_clean_ewcs_penalties_reach_from_little_to_as_much_as_the_loss(self, monkeypatch):
         """Where plain fine-tuning ends. With the strengths of the paper's code they were 2e-6 and 2e-4."""
         ends: list[Net] = []
