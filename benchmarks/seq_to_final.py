@@ -25,7 +25,7 @@ from driftline.curate.core.seeding import rng_for
 from driftline.eval.engine.deep import MEAN, STD
 from driftline.eval.engine.fused import has_half
 from driftline.eval.finetuning.fit import Fit, Hyper, Rule, scores_of
-from driftline.eval.finetuning.samples import Samples
+from driftline.eval.finetuning.objectives import Samples
 from driftline.eval.nets import build
 from driftline.eval.run import evaluate
 from driftline.stream_builder.stream import Split, Step, Stream

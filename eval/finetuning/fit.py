@@ -12,8 +12,7 @@ import torch
 from driftline.curate.core.errors import Diverged
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.finetuning.modes import OBJECTIVES
-from driftline.eval.finetuning.objectives import Pull, joint
-from driftline.eval.finetuning.samples import Samples, batches, shown
+from driftline.eval.finetuning.objectives import Pull, Samples, batches, joint, shown
 from driftline.eval.nets.chain import Net, weights_of
 
 CHUNK = 1000  # images evaluated at once

@@ -20,8 +20,7 @@ from driftline.curate.core.own_code import HOME, code_of
 from driftline.curate.core.system import lock
 from driftline.eval.finetuning.fit import Fit, Fitted, Hyper, Rule
 from driftline.eval.finetuning.modes import OBJECTIVES
-from driftline.eval.finetuning.objectives import Pull
-from driftline.eval.finetuning.samples import Samples
+from driftline.eval.finetuning.objectives import Pull, Samples
 from driftline.eval.nets.chain import Net
 
 FORMAT = 1

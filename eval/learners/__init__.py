@@ -20,11 +20,10 @@ MODULES = (  # module, and its learners: `er-online` is the class ErOnline, `der
     ("online", "cosine-fc"),
     ("neighbours", "substrate substrate-k1 substrate-sumsim substrate-count-only substrate-no-recency static-knn"),
     ("neighbours", "bounded-reservoir bounded-fifo"),
-    ("heads", "static-linear online-linear knn-lm"),
+    ("online", "static-linear online-linear knn-lm"),
     ("online", "river-logreg"),
     ("trained_heads", "self-training"),
-    ("lora", "lora"),
-    ("llm", "llm"),
+    ("texts", "lora llm"),
     ("seq_to_final", "oracle baseline erm irm dro ft lp-ft i-ft d-ft st-1 st-b sft sft-linear sft-exponential"),
     ("seq_to_final", "seq-ewc sst-1 sst-b jm jst-1 jst-b to-final"),
 )

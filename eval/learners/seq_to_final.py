@@ -59,7 +59,7 @@ class ToFinal(Method, Learner):
     def learn_sequence(self, steps: Sequence[Step]) -> None:
         """Learn the train and val splits of all steps."""
         from driftline.eval.finetuning import method as methods
-        from driftline.eval.finetuning.samples import samples
+        from driftline.eval.finetuning.objectives import samples
 
         device = self.work.rules.device
         data = methods.Data(*([samples(step[side], device) for step in steps] for side in ("train", "val")))

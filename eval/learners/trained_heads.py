@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, PositiveInt
+from pydantic import Field
 
 from driftline.curate.core.errors import IncompatibleStream
 from driftline.eval.engine.scores import sureness
@@ -121,8 +121,6 @@ class SelfTraining(NetLearner):
 
     threshold: Annotated[float, Field(gt=0, le=1)] = 0.9
     """least probability of a prediction that is used"""
-    rounds: PositiveInt = 1
-    """how often the predictions are repeated"""
 
     needs = Needs(whole_steps="unlabelled samples come with whole steps", unlabelled=True)
     guide = Guide("trained heads", "Lee 2013", "twice E n D C", "unlabelled samples come with the steps")
@@ -142,14 +140,13 @@ class SelfTraining(NetLearner):
             )
         train = step["train"]
         self.train(train.x, train.y)
-        for turn in range(self.rounds):
-            confident, labels = self._confident(counted=turn == 0)
-            if len(labels):
-                x = np.concatenate([np.asarray(train.x), confident.astype(train.x.dtype)])
-                self.train(x, np.concatenate([train.y, labels]))
+        confident, labels = self._confident()
+        if len(labels):
+            x = np.concatenate([np.asarray(train.x), confident.astype(train.x.dtype)])
+            self.train(x, np.concatenate([train.y, labels]))
         self.waiting.clear()
 
-    def _confident(self, counted: bool) -> tuple[Any, Any]:
+    def _confident(self) -> tuple[Any, Any]:
         """Unlabelled samples with a confident prediction, and the predictions."""
         samples, labels = [], []
         for unlabelled in self.waiting:
@@ -158,9 +155,8 @@ class SelfTraining(NetLearner):
                 scores = self.scores(x)
                 answers = scores.argmax(1)
                 rows = np.flatnonzero(sureness(scores, answers) >= self.threshold)
-                if counted:
-                    self.offered += len(x)
-                    self.taken += len(rows)
+                self.offered += len(x)
+                self.taken += len(rows)
                 if len(rows):
                     samples.append(x[rows])
                     labels.append(answers[rows])

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from driftline.curate.core.errors import BadConfig, DriftlineError, IncompatibleStream
 from driftline.eval import rows as row_files
-from driftline.eval.finetuning.samples import Samples, samples
+from driftline.eval.finetuning.objectives import Samples, samples
 from driftline.eval.nets.chain import Net
 from driftline.eval.plotting import files
 from driftline.eval.plotting.charts import Picture, lines, paths

@@ -46,7 +46,7 @@ def ours(name: str) -> bool:
 
 
 def test_those_that_are_left_out_have_tests_of_their_own() -> None:
-    families = {f"driftline.eval.learners.{n}" for n in ("seq_to_final", "llm", "lora")}
+    families = {f"driftline.eval.learners.{n}" for n in ("seq_to_final", "texts")}
     assert {LEARNERS[name].__module__ for name in LEARNERS if left_out(name) and ours(name)} == families
 
 

@@ -31,7 +31,7 @@ from driftline.curate.sources.base import Workplace
 from driftline.curate.sources.flickr import Flickr
 from driftline.curate.validation.judges import Endpoint, question_of
 from driftline.curate.validation.settings import JudgeSettings
-from driftline.eval.learners.llm import Llm
+from driftline.eval.learners.texts import Llm
 
 QUICK = Policy(3, 0.001)
 HOSTILE = ["9" * 400, "1e999", "-1", "nan", "inf", "²", "", "0x10", "Fri, 31 Dec 9999 23:59:59 -2359", "Mon", "\x00"]

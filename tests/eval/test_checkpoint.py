@@ -98,9 +98,9 @@ def prepared(path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "os:system", "subprocess:Popen", "builtins:eval", "pathlib:Path", "driftline.eval.learners.llm:Llm",
-        "torch.nn:Linear", "driftline.eval.memory.correction_ledger:Ledger", "driftline.eval.learners.llm:os.system",
-        "driftline.eval.learners.llm:ThreadPoolExecutor", "trap:Name",
+        "os:system", "subprocess:Popen", "builtins:eval", "pathlib:Path", "driftline.eval.learners.texts:Llm",
+        "torch.nn:Linear", "driftline.eval.memory.correction_ledger:Ledger", "driftline.eval.learners.texts:os.system",
+        "driftline.eval.learners.texts:ThreadPoolExecutor", "trap:Name",
         "driftline.eval.rows:Path",
     ],
 )  # fmt: skip

@@ -20,8 +20,7 @@ from driftline.eval.finetuning import method as methods
 from driftline.eval.finetuning.fit import Fit, Hyper, Rule, accuracy_of
 from driftline.eval.finetuning.method import SCHEDULES, Data, rates_of
 from driftline.eval.finetuning.modes import Method
-from driftline.eval.finetuning.objectives import Pull, fisher
-from driftline.eval.finetuning.samples import Samples, batches, pooled, samples, shown
+from driftline.eval.finetuning.objectives import Pull, Samples, batches, fisher, pooled, samples, shown
 from driftline.eval.finetuning.search import Book, Job, Store, Work, best_of, fitted_or_found
 from driftline.eval.learners import LEARNERS
 from driftline.eval.learners.seq_to_final import Ft, ToFinal

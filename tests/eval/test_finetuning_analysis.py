@@ -16,7 +16,7 @@ from driftline.curate.core.errors import BadConfig, BadInput, IncompatibleStream
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.experiment.learner_spec import spec_of
 from driftline.eval.finetuning.fit import accuracy_of, scores_of
-from driftline.eval.finetuning.samples import pooled, samples
+from driftline.eval.finetuning.objectives import pooled, samples
 from driftline.eval.plotting.files import OF_NETWORKS
 from driftline.eval.plotting.finetuning import draw, networks
 from driftline.eval.protocols.seq_to_final import analysis as views

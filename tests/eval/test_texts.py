@@ -35,8 +35,7 @@ from driftline.curate.encoders import spec_of
 from driftline.curate.encoders.texts import Ngrams
 from driftline.eval.experiment.presets import TEXT_ENCODERS
 from driftline.eval.learner import Task
-from driftline.eval.learners.llm import Llm
-from driftline.eval.learners.lora import Lora
+from driftline.eval.learners.texts import Llm, Lora
 from driftline.eval.protocol import PROTOCOLS
 from driftline.eval.run import evaluate
 from driftline.stream_builder.builders.dataset import from_dataset

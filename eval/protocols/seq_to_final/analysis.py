@@ -11,7 +11,7 @@ import torch
 from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.errors import IncompatibleStream
 from driftline.eval.finetuning.fit import Rule, accuracy_of
-from driftline.eval.finetuning.samples import Samples, shown
+from driftline.eval.finetuning.objectives import Samples, shown
 from driftline.eval.nets.chain import Net
 from driftline.eval.protocols.seq_to_final.trained_networks import Trained, between, weights
 
