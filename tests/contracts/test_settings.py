@@ -19,7 +19,7 @@ from driftline.stream_builder.stream import Stream
 
 OTHERS: dict[str, list[Any]] = {  # values to try in place of a default, in this order; others follow from the type
     "lr": [0.07], "k": [1, 3], "sampler": ["fifo", "balanced"], "vote": ["sum", "band"],
-    "memory": [5, 12], "capacity": [7], "seed_rows": [5], "rounds": [2], "shrinkage": [0.9], "hidden": [16],
+    "memory": [5, 12], "capacity": [7], "seed_rows": [5], "shrinkage": [0.9], "hidden": [16],
     "strength": [50.0], "weights": ["increasing"], "alpha": [0.2, 7.0], "damping": [1e-9, 10.0], "share": [0.2],
     "net": ["mlp"], "sees_final": ["yes", "no"], "resets": ["yes", "no"], "shared": ["head"],
     "augment": ["none", "flip"], "sample": [2], "history": ["each", "erm"], "final": ["fc", "all"],
@@ -27,7 +27,7 @@ OTHERS: dict[str, list[Any]] = {  # values to try in place of a default, in this
 WITH: dict[str, dict[str, Any]] = {  # setting → others beside which it has an effect
     "hidden": {"net": "mlp"}, "momentum": {"optimiser": "sgd"}, "alpha": {"memory": 12, "sampler": "uniform"},
     "damping": {"strength": 0.5},
-    "variant": {"strength": 0.5}, "memory": {"sampler": "uniform"}, "rounds": {"threshold": 0.3},
+    "variant": {"strength": 0.5}, "memory": {"sampler": "uniform"},
     "threshold": {"threshold": 0.3}, "strength": {"lr": 0.1},
 }  # fmt: skip
 ELSEWHERE = {  # setting → where it has an effect, or why it has none by intention
