@@ -61,6 +61,9 @@ def commands() -> str:
     from typer.testing import CliRunner
 
     from driftline.pipelines.cli.app import app, called
+    from driftline.pipelines.cli.imports import add_imports
+
+    add_imports([])
 
     def paths(command: Any, path: list[str]) -> list[list[str]]:
         inner = getattr(command, "commands", {})

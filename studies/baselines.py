@@ -74,7 +74,7 @@ def painted_fruit(data: Path, out: Path, download: bool) -> Stream:
 
 def photo_world(data: Path, out: Path, download: bool) -> Stream:
     """The stream of `driftline demo` on a world of plain files."""
-    journey.demo(out, replace(journey.QUICK, plain=True), RunLog(out / "log.jsonl"))
+    journey.demo(out, journey.Scale(1600, 14, 4, 2, 5, plain=True), RunLog(out / "log.jsonl"))
     return Stream.load(out / "stream")
 
 

@@ -17,6 +17,7 @@ import typer
 import driftline
 from driftline.curate.core.errors import BadConfig
 from driftline.pipelines.cli.app import app
+from driftline.pipelines.cli.imports import add_imports
 
 
 def commands(command: Any, path: str = "") -> dict[str, Any]:
@@ -27,6 +28,7 @@ def commands(command: Any, path: str = "") -> dict[str, Any]:
     return {words: one for group in inner for words, one in group.items()}
 
 
+add_imports([])
 COMMANDS = commands(typer.main.get_command(app))
 ROOT = Path(__file__).resolve().parents[1]
 FACES = sorted(

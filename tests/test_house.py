@@ -98,7 +98,7 @@ BOUNDED = {  # file or folder → why it may: its own limits, or only files that
          "curate/images/shards.py", "curate/release/compose.py", "curate/release/packing.py", "curate/retrieval",
          "curate/store",
          "pipelines/annotation",
-         "pipelines/forecast", "pipelines/reporting",
+         "pipelines/forecast.py", "pipelines/reporting",
          "pipelines/run", "pipelines/stages"),
         "output of stages of the run",
     ),

@@ -121,7 +121,6 @@ CLIMBS = {  # (package, room, a higher room that it imports) → why
     ("pipelines", "run", "annotation"): "withdrawing rewrites the batches",
     ("pipelines", "run", "reporting"): "a run shows what happened to a photo",
     ("pipelines", "run", "browse"): "a run answers prompts",
-    ("pipelines", "run", "forecast"): "growing says what it will ask",
     ("pipelines", "stages", "annotation"): "tally exports the batches",
     ("pipelines", "stages", "reporting"): "publish writes the report",
     ("pipelines", "reproduce", "commands"): "a paper's streams are composed by the command",

@@ -4,6 +4,7 @@ import base64
 import csv
 import mimetypes
 import sqlite3
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -18,15 +19,24 @@ import pyarrow.parquet as pq
 from driftline.curate.core.errors import BadConfig, MissingFile
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.metadata.withdrawals import NAME, withdrawals
-from driftline.curate.validation.answers.answers import of_people, read_answers, read_lines
+from driftline.curate.validation.answers.answers import JUDGE, of_people, read_answers, read_lines
 from driftline.curate.validation.answers.stored import merged
 from driftline.curate.validation.asking import PLATFORMS
-from driftline.curate.validation.asking.batches import read_batch
+from driftline.curate.validation.asking.batches import estimate, read_batch, wage
 from driftline.curate.validation.asking.crowd import round_folder
+from driftline.curate.validation.settings import PRICES
 from driftline.pipelines.annotation.answer_store import COLUMNS, AnswerStore, unstored
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import folder_of
-from driftline.pipelines.stages.ask import answers_of, results_files, standing_of
+from driftline.pipelines.stages.ask import (
+    Ask,
+    answers_of,
+    gold_of,
+    items_of,
+    judged_of,
+    results_files,
+    standing_of,
+)
 
 MAX_INLINE = 65_000  # bytes of an image that is put into its own URL
 
@@ -138,6 +148,48 @@ def answers_so_far(context: Context, facts: dict[str, Any]) -> tuple[list[dict[s
     if is_there:
         table = merged(table, stored.earlier(facts, lines))
     return [row for row in of_people(table).to_pylist() if row["fault"] is None], bool(own)
+
+
+def questions(context: Context, batch: OpenBatch | None = None) -> dict[str, Any] | None:
+    """What people are asked about the candidates of a run, and what it costs: the images and gold questions of the
+    stage `ask` itself, without those that were answered before. None: no people are asked.
+
+    batch: the open batch, if `ask` is done. No judge is asked: `at_most` says whether answers of judges are missing.
+    """
+    settings = context.config.validation
+    if settings.method != "crowd":
+        return None
+    inputs = {name: folder_of(context.root, name) for name in Ask.needs}
+    items = items_of(inputs["retrieve"]).to_pylist()
+    asked, unasked = {item["id"]: item["id"] for item in items}, False
+    if settings.skip_people != "never":
+        judged, alone = judged_of(context, sorted(asked), inputs, ask=False)
+        endpoints = [JUDGE + judge.name for judge in settings.judges if judge.kind == "endpoint"]
+        unasked = any(judged["worker"].to_pylist().count(name) < len(asked) for name in endpoints)
+        asked = {id_: id_ for id_ in asked if alone.asks(id_)}
+    facts: dict[str, Any] = {"batch": "", "items": asked, "concepts": []} if batch is None else batch.facts
+    rows, own = answers_so_far(context, facts)
+    answers = Counter(row["id"] for row in rows)
+    begun = own or facts.get("after") is not None  # its gold questions are drawn already
+    ids = set(facts["items"].values() if begun else asked) - standing_of(context).answered()
+    left = {id_ for id_ in ids if answers[id_] < settings.workers}
+    shown = [] if begun else [item for item in items if item["id"] in left]
+    gold = set(gold_of(context, shown, inputs["bucket"], set())) if shown else set()
+    basis = "the candidates; judges have not answered all" if unasked else "the candidates"
+    return priced(context, len(left | gold), len(gold - left), unasked, basis)
+
+
+def priced(context: Context, images: int, gold: int, at_most: bool, known_by: str) -> dict[str, Any]:
+    """Questions, hours and US dollars of a batch of `images`, `gold` among them."""
+    settings = context.config.validation
+    answers, price = images * settings.workers, PRICES[settings.platform]
+    return {
+        "images": images, "gold": gold, "workers": settings.workers, "answers": answers,
+        "hours": round(answers * settings.seconds / 3600, 2),
+        "usd": estimate(images, settings), "platform": settings.platform, "fee": price.source,
+        "usd_an_hour": wage(settings.reward_usd, settings.seconds), "least_an_hour": price.hourly,
+        "at_most": at_most, "word": "at most" if at_most else "about", "known_by": known_by,
+    }  # fmt: skip
 
 
 def write_batches(context: Context, platforms: list[str], out: Path, images: str | None) -> dict[str, dict[str, int]]:

@@ -28,9 +28,8 @@ from driftline.curate.core.system import collect_rarely
 from driftline.pipelines.cli.action import ACTIONS
 from driftline.pipelines.cli.common import OUTPUT, Quiet, Verbose, set_output
 from driftline.pipelines.cli.help import EXAMPLE, PlainGroup
-from driftline.pipelines.cli.imports import add_plugins, import_app
+from driftline.pipelines.cli.imports import add_imports, import_app
 from driftline.pipelines.cli.makers import stream_app
-from driftline.pipelines.cli.usage import usage_text
 from driftline.pipelines.commands import build, evaluate, keep, people, release, report, share, sources, start, streams  # noqa: F401
 from driftline.pipelines.commands.models import models_app
 
@@ -82,7 +81,7 @@ def called(words: Sequence[str], part: typer.Typer = app) -> typer.Typer:
     """The application with no other command than the one that `words` begin with; the whole of it where they begin with
     none. To make all sixty commands takes longer than most of them do."""
     if part is app and [word for word in words if not word.startswith("-")][:1] == ["stream"]:
-        add_plugins(words[words.index("stream") + 1 :])
+        add_imports(words[words.index("stream") + 1 :])
     if not words:
         return part
     one = copy.copy(part)
@@ -118,7 +117,12 @@ def main() -> None:
     try:
         sys.exit(called(sys.argv[1:])(prog_name="driftline", standalone_mode=False) or 0)
     except TyperException as error:
-        _say(usage_text(error))
+        text = " ".join(error.format_message().replace("Value error, ", "").split())
+        ctx = getattr(error, "ctx", None)
+        is_help = type(error).__name__ == "NoArgsIsHelpError"  # of a group without a command
+        way_out = f" Help: {ctx.command_path} --help." if ctx is not None else ""
+        end = "" if text.endswith((".", "?")) else "."
+        _say(error.format_message() if is_help else f"driftline: {text}{end}{way_out}")
         sys.exit(2)
     except (DriftlineError, OSError, ModuleNotFoundError) as error:
         if OUTPUT.debug:

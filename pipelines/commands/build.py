@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,9 @@ from driftline.pipelines.kinds import Names, Place, Settings, changes_of, path_o
 
 if TYPE_CHECKING:
     from driftline.pipelines.run.run_folder import Run
+    from driftline.pipelines.run.runner import Verdict
 
+MOST = 12  # buckets that a plan lists
 Answer = dict[str, Any]
 
 
@@ -169,8 +171,7 @@ def planned(
 ) -> Shown[Answer]:
     """The same; grows: of `driftline grow`, which keeps the borders of the buckets."""
     from driftline.curate.core.files import one_walk
-    from driftline.pipelines.forecast.needs import forecast
-    from driftline.pipelines.forecast.text import text
+    from driftline.pipelines.forecast import forecast
     from driftline.pipelines.run.living import borders_if_grown
     from driftline.pipelines.run.runner import plan
 
@@ -178,10 +179,91 @@ def planned(
     with one_walk():
         plans = plan(context, start, until)
         needs = forecast(context, plans, borders_if_grown(context) if grows else None)
-    lines = "\n".join(filter(None, [kept_text(context, changes), text(plans, needs)]))
+    lines = "\n".join(filter(None, [kept_text(context, changes), plan_text(plans, needs)]))
     problems = " ".join(needs["problems"])
     problem = DriftlineError(f"{folder} cannot run like this: {problems}") if problems else None
     return Shown({"plan": [asdict(p) for p in plans], **needs}, lines, problem=problem)
+
+
+def plan_text(plans: Sequence[Verdict], needs: Mapping[str, Any]) -> str:
+    """The plan for people. needs: of `forecast`."""
+    from driftline.curate.images.local_files import counts_text
+    from driftline.pipelines.run.runner import duration
+    from driftline.pipelines.run.stage import reasons_text
+
+    lines = [*(f"{p.stage:<11}{p.action:<8}{p.because}" for p in plans), ""]
+    add: Callable[[str, str], None] = lambda head, sentence: lines.append(f"{head:<11}{sentence}")  # noqa: E731
+    if (photos := needs["photos"]) is not None:
+        basis = "; filter drops ".join(filter(None, [photos["known_by"], reasons_text(photos["sample_dropped"])]))
+        if photos["addresses"] is not None:
+            measured = f", as of {photos['share_known_by']}" if photos["share_known_by"] else ""
+            basis = f"{photos['addresses']:,} addresses{measured}; {basis}"
+        add("photos", f"{'at most ' if photos['at_most'] else ''}{photos['expected']:,} ({basis})")
+    if (files := needs["files"]) is not None:
+        left = f"; left out: {counts_text(files['left_out'])}" if files["left_out"] else ""
+        add("files", f"{', '.join(f'{name} {n:,}' for name, n in files['photos'].items())}{left}")
+    for head, sentence in _photos_text(needs):
+        add(head, sentence)
+    if (size := needs["disk"]["bytes"]) is not None and size > 0:
+        guess = "" if needs["disk"]["known_by"] == "files" else f" (at {needs['disk']['known_by']})"
+        free = needs["disk"]["free"] / 1e6
+        add("disk", f"about {size / 1e6:,.{int(size < 1e7)}f} MB of photos{guess}; {free:,.0f} MB are free")
+    model = needs["model"]
+    megabytes = f" ({model['megabytes']:,} MB)" if model["megabytes"] else ""
+    states = {"missing": f"missing, and {model['server']} does not answer", "to download": f"to download{megabytes}"}
+    add("model", f"{model['name']}: {states.get(model['state'], model['state'])}")
+    if times := {name: seconds for name, seconds in needs["seconds"].items() if seconds}:
+        most = ", ".join(f"{name} {duration(times[name])}" for name in sorted(times, key=lambda one: -times[one])[:2])
+        unknown = ", ".join(name for name, seconds in needs["seconds"].items() if seconds is None)
+        rest = f"; not known: {unknown}" if unknown else ""
+        add("time", f"about {duration(sum(times.values()))} by the last run, else by a test machine ({most}{rest})")
+    if (asked := needs["questions"]) is not None and not asked["images"]:
+        add("people", "no further answers are needed")
+    elif asked is not None:
+        people = f"{asked['images']:,} images × {asked['workers']} = {asked['answers']:,} answers"
+        paid = f"${asked['usd']:,.2f} for paid workers with the fee of {asked['platform']}"
+        add("people", f"{asked['word']} {people}, {duration(3600 * asked['hours'])}; {paid}, free by yourself")
+        least = f", less than the ${asked['least_an_hour']:,.2f} that it requires"
+        hourly = f"${asked['usd_an_hour']:,.2f} an hour{least if asked['usd_an_hour'] < asked['least_an_hour'] else ''}"
+        add("", f"pay: {hourly}; fee: {asked['fee']}")
+        gold = f", gold {asked['gold']:,}" if asked["gold"] else ""
+        add("", f"basis: {asked['known_by']}{gold}")
+    for what, others in (("requests", "knows the other photos"), ("embeddings", "has the other vectors")):
+        if needs["again"] and needs["again"][what] is not None:
+            add("again", f"about {needs['again'][what]:,} {what}; the store {others}")
+    for problem in needs["problems"]:
+        add("problem", problem)
+    return "\n".join(lines)
+
+
+def _photos_text(needs: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Columns, dates, buckets, licences and candidates of a forecast: what is counted, and what is odd."""
+    from driftline.curate.metadata.clocks import contradiction_sentence, reset_sentence
+    from driftline.curate.release.selection import few
+
+    yield from (("columns", note) for note in needs["columns"])
+    yield from (("dates", reset_sentence(day, n, "taken")) for day, n in needs["reset_clocks"].items())
+    yield from (("dates", contradiction_sentence(*places)) for places in needs["contradicted_dates"].items())
+    if needs["undecided"]:
+        why = "because only the year, month or day is known: date_undecided"
+        way_out = "Choose longer buckets, or settle their dates in browse"
+        yield "dates", f"{needs['undecided']:,} photos may be in several buckets, {why}. {way_out}"
+    if needs["near_borders"]:
+        yield "dates", f"{needs['near_borders']:,} photos without offset lie within 14 hours of a bucket's border"
+    if (buckets := needs["buckets"]) is not None:
+        shown = ", ".join(f"{b['name']}: {b['photos']:,}" for b in buckets[:MOST])
+        yield "buckets", f"{shown}{f' and {len(buckets) - MOST} more' if len(buckets) > MOST else ''}"
+        if needs["thin"]:
+            yield "", f"{needs['thin']:,} photos wait until their time has buckets.min_photos: thin_period"
+        if len(buckets) == 1:
+            yield "", "one bucket: no model can be tested on a later time"
+    if (refused := needs["without_licence"]) is not None:
+        yield "licences", f"{refused['photos']:,} of {refused['of']:,} permit no copies: only addresses are published"
+    if (wanted := needs["candidates"]) is not None:
+        background = f" + {wanted['background']:,} of the background" if wanted["background"] else ""
+        yield "candidates", f"{wanted['concepts']} concepts × {wanted['per_class']:,}{background} in each bucket"
+        if wanted["short_buckets"]:
+            yield "", f"{few(wanted['short_buckets'])}: fewer photos than that"
 
 
 @action("driftline status photos2024 --json", "Build", completes={"reason": reasons})
@@ -220,7 +302,7 @@ def status(
         lines.append(f"withdrawn: {len(withdrawn):,} photos, {few(withdrawn)} ({folder / NAME})")
     store = context.config.store.folder(folder)
     if store.is_dir():
-        from driftline.pipelines.run.store import size_of
+        from driftline.pipelines.run.living import size_of
 
         document["store"] = size_of(store)
         lines.append(f"store: {document['store']['files']:,} files, {document['store']['bytes']:,} bytes ({store})")

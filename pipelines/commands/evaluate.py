@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from driftline.eval.run import Workload
     from driftline.stream_builder.stream import Stream
 
+_Task = tuple[Any, Path | None, Sequence[Any]]  # a stream or its draws, its folder, learners
 NAMED = 6  # learners that a line names
 FEW_RUNS = 24  # fewer are done in one process: another one takes seconds to start
 EVAL = "driftline eval stream --protocol clear-iid --learners er,nap \\\n    --seeds 0-4 --out runs"
@@ -54,7 +55,7 @@ def evaluate_all(
     preset: str | None = None, settings: Settings = (), tune: Names = (), encoder: Names = (),
     reuse: Literal["same", "any"] = "same", control: int | None = None, equal_data: bool = False,
     device: Device = "auto", workers: int | str = "auto", engine: Engine = "local",
-) -> Shown[list[dict[str, Any]]]:  # fmt: skip
+) -> Shown[list[Results]]:  # fmt: skip
     """Evaluate learners on one or more streams.
 
     With several protocols or streams, --json prints a list of documents. Options that take names take several: with
@@ -79,51 +80,36 @@ def evaluate_all(
     device: For learners with a network.
     workers N|auto: Parallel runs; auto: 1 below 24 runs, else DRIFTLINE_WORKERS, or one for each core or GPU.
     """
-    from driftline.eval.control import check_draws
-    from driftline.eval.experiment.learner_sets import expand, split
-    from driftline.eval.experiment.learner_spec import spec_of
     from driftline.eval.experiment.settings import seeds_of
-    from driftline.eval.learners import LEARNERS
     from driftline.eval.protocol import PROTOCOLS
     from driftline.eval.reporting.terminal import scores_text
-    from driftline.eval.training import sgd_learner
+    from driftline.eval.training.sgd_learner import place
     from driftline.stream_builder.stream import Stream
 
     folder, paths = guarded_out(path_of(out), "rows"), places_of(streams)
-    check_draws(control)
     draws = {path: folders for path in paths if (folders := _draws(path, seeds))}
     loaded = {path: Stream.load(path) for path in paths if path not in draws}
-    for place in [*loaded, *(drawn for folders in draws.values() for drawn in folders.values())]:
-        Stream.load(place).verify_once(place)
-    chosen = expand(split(learners if isinstance(learners, str) else ",".join(learners)), list(LEARNERS))
-    specs = [spec_of(name) for name in chosen]
+    for where in [*loaded, *(drawn for folders in draws.values() for drawn in folders.values())]:
+        Stream.load(where).verify_once(where)
+    chosen = _chosen(learners if isinstance(learners, str) else ",".join(learners))
     protocols = list(PROTOCOLS) if "all" in several(protocol) else several(protocol)
-    device_name = sgd_learner.place(device)
-    numbers = seeds_of(seeds or "0")
+    device_name, numbers = place(device), seeds_of(seeds or "0")
     best = default_workers() if device_name == "cpu" else max(1, len(visible_gpus()))
-    best = 1 if len(chosen) * len(numbers) < FEW_RUNS else best
-    own: dict[str, Any] = {
-        f"{_name(spec.name)}.device": device_name
-        for spec in specs
-        if "device" in spec.settings and "device" not in spec.with_name
-    } | _sets(changes_of(settings), protocols)
-    run_log = log_of(folder / "log.jsonl")
-    grid, executor = _grid([tune] if isinstance(tune, str) else tune), executor_of(engine, workers, best)
+    executor = executor_of(engine, workers, 1 if len(chosen) * len(numbers) < FEW_RUNS else best)
+    own = _on(device_name, chosen) | _sets(changes_of(settings), protocols)
+    run_log, grid = log_of(folder / "log.jsonl"), _grid([tune] if isinstance(tune, str) else tune)
     work = _Work(numbers, own, folder, grid, executor, run_log, preset or "", reuse, control, equal_data)
-    tasks, parts = [(path, chosen) for path in paths], []
+    tasks: list[tuple[Path, list[str]]] = [(path, chosen) for path in paths]
     encoders = several(encoder) or papers_encoder(preset, loaded.values(), run_log)
     if encoders is not None and draws:
         raise BadConfig(f"--encoder is given and {next(iter(draws))} has draws.", "Expected single streams.")
     if encoders is not None:
-        readers = [spec.name for spec in specs if spec.kind.needs.texts]
-        others = [name for name in chosen if name not in readers]
+        others = [name for name in chosen if not _reads_texts(name)]
+        readers = [name for name in chosen if name not in others]
         encoded = encoded_all(loaded.values(), encoders, folder, device, run_log) if others else []
         tasks = [(path, readers) for path in paths if readers] + [(path, others) for path in encoded]
-    for path, names in tasks:
-        folders = draws.get(path, {})
-        stream = loaded.get(path) or Stream.load(next(iter(folders.values()), path))
-        parts += [work.part(name, path, names, stream, folders, len(protocols) * len(paths) == 1) for name in protocols]
-    documents = work.documents(parts)
+    on = [(draws.get(path) or loaded.get(path) or Stream.load(path), path, names) for path, names in tasks]
+    documents = work.documents(work.parts(on, protocols, len(protocols) * len(paths) == 1), announce=True)
     following = next_step("report", folder, "--out", "report") if any(d["results"] for d in documents) else ""
     text = "\n".join([*map(scores_text, documents), following]).rstrip()
     why = " ".join(s["because"] for d in documents for s in d["skipped"])
@@ -135,11 +121,12 @@ def evaluate_all(
 class _Part:
     """One protocol on one stream, or on its draws."""
 
-    protocol: str
-    path: Path
-    learners: list[str]
-    stream: Stream
-    draws: Mapping[int, Path]
+    protocol: Any
+    on: Stream | Mapping[int, Path]
+    """the stream; or seed → folder of each draw"""
+    path: Path | None
+    """None: of a stream in memory"""
+    learners: Sequence[Any]
     settings: dict[str, Any]
     """those that have an effect here"""
     inapplicable: dict[str, Inapplicable]
@@ -148,6 +135,11 @@ class _Part:
     because: str
     """why the protocol cannot run on this stream; "" if it can"""
 
+    @property
+    def name(self) -> str:
+        """Of the protocol."""
+        return self.protocol if isinstance(self.protocol, str) else str(self.protocol.name)
+
 
 @dataclass(frozen=True)
 class _Work:
@@ -155,20 +147,33 @@ class _Work:
 
     seeds: list[int]
     settings: dict[str, Any]
-    out: Path
-    grid: dict[str, list[Any]]
-    executor: Executor
+    out: Path | None
+    grid: Mapping[str, Sequence[Any]]
+    executor: Executor | None
     run_log: RunLog
     preset: str
     reuse: Literal["same", "any"]
     control: int | None
     equal_data: bool
 
-    def part(
-        self, name: str, path: Path, learners: list[str], stream: Stream, draws: Mapping[int, Path], single: bool
-    ) -> _Part:
-        """What there is to do under one protocol. stream: of `path`, or its first draw. single: raise
-        IncompatibleStream. Raises BadConfig for a wrong setting."""
+    def parts(
+        self, tasks: Sequence[tuple[Any, Path | None, Sequence[Any]]], protocols: Sequence[Any], single: bool
+    ) -> list[_Part]:
+        """What there is to do. tasks: stream or draws, its folder, and learners. single: raise IncompatibleStream.
+        Raises BadConfig for a wrong setting, and for one that no part uses, before any work."""
+        from driftline.eval.control import check_draws
+        from driftline.eval.experiment.settings import unknown_setting
+
+        check_draws(self.control)
+        parts = [self._part(protocol, *task, single) for task in tasks for protocol in protocols]
+        for key in self.settings:
+            errors = [part.inapplicable[key] for part in parts if key in part.inapplicable]
+            if len(errors) == len(parts):
+                idle = next((error for error in errors if not error.names), None)
+                raise idle or unknown_setting(key, {name for error in errors for name in error.names})
+        return parts
+
+    def _part(self, protocol: Any, on: Any, path: Path | None, learners: Sequence[Any], single: bool) -> _Part:
         from driftline.eval.experiment.settings import Inapplicable
         from driftline.eval.run import plan
 
@@ -176,7 +181,7 @@ class _Work:
         inapplicable: dict[str, Inapplicable] = {}
         while True:
             try:
-                planned = plan(draws or stream, name, learners, self.seeds, **self._common(settings))
+                planned = plan(on, protocol, learners, self.seeds, **self._common(settings))
             except IncompatibleStream as error:
                 if single:
                     raise
@@ -188,25 +193,23 @@ class _Work:
                 inapplicable |= dict.fromkeys(named_so, error)
                 settings = {key: value for key, value in settings.items() if key not in named_so}
                 continue
-            return _Part(name, path, learners, stream, draws, settings, inapplicable, planned, because)
+            return _Part(protocol, on, path, learners, settings, inapplicable, planned, because)
 
     def _common(self, settings: dict[str, Any]) -> dict[str, Any]:
         more = {"out": self.out, "tune": self.grid, "preset": self.preset, "reuse": self.reuse}
         return {"settings": settings, **more}
 
-    def documents(self, parts: Sequence[_Part]) -> list[dict[str, Any]]:
-        """The scores of each part. Before the first: raises BadConfig for a setting that none uses, and says how much
-        there is to do."""
-        _check_used(self.settings, parts)
+    def documents(self, parts: Sequence[_Part], announce: bool) -> list[Results]:
+        """The scores of each part. announce: before the first, say how much there is to do."""
         for part in parts:
-            if part.planned is not None:
-                self._announce(part.protocol, part.planned)
+            if part.planned is not None and announce:
+                self._announce(part.name, part.planned)
         return [self._document(part) for part in parts]
 
     def _announce(self, protocol: str, planned: Workload) -> None:
         if planned.left_out:
             self.run_log.say(planned.left_out)
-        self.run_log.say(_estimate(protocol, planned, self.executor.workers))
+        self.run_log.say(_estimate(protocol, planned, self.executor.workers if self.executor is not None else 1))
         if planned.label_time:
             self.run_log.say(f"  {planned.label_time}")
         for learner, text in filter(all, planned.settings.items()):
@@ -214,34 +217,48 @@ class _Work:
         for learner, code in planned.untold.items():
             self.run_log.say(f"  {learner}: finished runs are not used again: {code} cannot be read as a file.")
 
-    def _document(self, part: _Part) -> dict[str, Any]:
+    def _document(self, part: _Part) -> Results:
         from driftline.eval.control import controlled
+        from driftline.eval.results import Results
         from driftline.eval.rows import keep_skipped
         from driftline.eval.run import evaluate
+        from driftline.stream_builder.stream import Stream
 
-        name, stream = part.protocol, part.stream
         if part.planned is None:
+            stream = part.on if isinstance(part.on, Stream) else Stream.load(next(iter(part.on.values())))
             about = {"name": stream.name, "sha256": stream.sha256}
             skipped = [{"learner": "all", "because": part.because}]
-            keep_skipped(self.out, name, about, ["all"], skipped)
-            return {"protocol": name, "stream": about, "results": [], "skipped": skipped}
-        with self.run_log.progress(name, part.planned.runs - part.planned.finished, "runs") as tick:
+            if self.out is not None:
+                keep_skipped(self.out, part.name, about, ["all"], skipped)
+            return Results({"protocol": part.name, "stream": about, "results": [], "skipped": skipped})
+        with self.run_log.progress(part.name, part.planned.runs - part.planned.finished, "runs") as tick:
             more: Any = self._common(part.settings) | {"progress": tick, "executor": self.executor}
-            results = evaluate(part.draws or stream, name, part.learners, self.seeds, stream_folder=part.path, **more)
+            results = evaluate(part.on, part.protocol, part.learners, self.seeds, stream_folder=part.path, **more)
         more = {key: more[key] for key in ("settings", "out", "preset", "reuse", "executor")}
         more |= {"control": self.control, "equal_data": self.equal_data, "log": self.run_log}
         return controlled(results, part.learners, stream_folder=part.path, **more)
 
 
-def _check_used(settings: Mapping[str, Any], parts: Sequence[_Part]) -> None:
-    """Raise BadConfig for a setting that no part of the work uses, before the first begins."""
-    from driftline.eval.experiment.settings import unknown_setting
+def _chosen(text: str) -> list[str]:
+    """Learners of a text: names with settings, sets, all."""
+    from driftline.eval.experiment.learner_sets import expand, split
+    from driftline.eval.learners import LEARNERS
 
-    for key in settings:
-        errors = [part.inapplicable[key] for part in parts if key in part.inapplicable]
-        if len(errors) == len(parts):
-            idle = next((error for error in errors if not error.names), None)
-            raise idle or unknown_setting(key, {name for error in errors for name in error.names})
+    return expand(split(text), list(LEARNERS))
+
+
+def _on(device: str, learners: Sequence[Any]) -> dict[str, Any]:
+    """The setting `device` of the learners that have it and do not have it in their names. Raises UnknownName."""
+    from driftline.eval.experiment.learner_spec import spec_of
+
+    specs = [spec for spec in map(spec_of, learners) if "device" in spec.settings and spec.instance is None]
+    return {f"{_name(spec.name)}.device": device for spec in specs if "device" not in spec.with_name}
+
+
+def _reads_texts(learner: str) -> bool:
+    from driftline.eval.experiment.learner_spec import spec_of
+
+    return spec_of(learner).kind.needs.texts
 
 
 def _draws(path: Path, seeds: str | None) -> dict[int, Path]:
@@ -314,7 +331,7 @@ def _estimate(name: str, planned: Workload, workers: int) -> str:
 
 
 def evaluate(
-    stream: str | Path | Stream,
+    stream: Any,
     protocol: Any,
     learners: Any,
     seeds: int | Sequence[int] = 1,
@@ -329,50 +346,41 @@ def evaluate(
     reuse: Literal["same", "any"] = "same",
     control: int | None = None,
     equal_data: bool = False,
-) -> Results:
-    """Run every learner with every seed.
+) -> Any:
+    """Run every learner with every seed; returns `Results`, or of several streams or protocols a list of them.
 
-    stream: a stream, its folder, or a folder with draws of one stream, each of which is evaluated with its own seed.
-    protocol: a name, `package.module:Name`, a class or an instance. learners: one or several: names, also as
-    `er(memory=500)`, learners, scikit-learn classifiers. seeds: their number, or each of them. settings: of the
-    protocol and of all learners that have such a setting; `{"er.memory": 500}`: of one. preset: a paper's settings.
-    tune: setting → candidates. device: for learners with a network. workers, engine: runs side by side, of a stream's
-    folder and with `out`. out: folder for rows; finished runs in it are not repeated. reuse: "any" takes them whatever
-    their code. control: runs with times permuted, in which nothing can age (default: 20 of closed forms, if they take
-    at most a minute; 0: none). equal_data: also models that all learn equally many newest samples. Shows progress on
-    stderr. A learner that cannot run or crashes is a warning, and a row of `frame()`.
+    stream: a stream, its folder, or a folder with draws of one stream, each of which is evaluated with its own seed; or
+    several of them. protocol: a name, `package.module:Name`, a class or an instance; several; or "all". learners: one
+    or several: names, also as `er(memory=500)`, sets, "all", learners, scikit-learn classifiers. seeds: their number,
+    or each of them. settings: of the protocol and of all learners that have such a setting; `{"er.memory": 500}`: of
+    one. preset: a paper's settings. tune: setting → candidates. device: for learners with a network. workers, engine:
+    runs side by side, of a stream's folder and with `out`. out: folder for rows; finished runs in it are not repeated.
+    reuse: "any" takes them whatever their code. control: runs with times permuted, in which nothing can age (default:
+    20 of closed forms, if they take at most a minute; 0: none). equal_data: also models that all learn equally many
+    newest samples. Shows progress on stderr. A learner that cannot run or crashes is a warning, and a row of `frame()`.
     Raises IncompatibleStream and BadConfig before any work.
     """
     import warnings
 
-    from driftline.curate.core.executor import Executor
     from driftline.curate.core.run_log import RunLog
-    from driftline.eval import run
-    from driftline.eval.control import check_draws, controlled
-    from driftline.eval.experiment.inputs import numbers_of, several
-    from driftline.eval.experiment.learner_spec import spec_of
+    from driftline.eval.experiment import inputs
+    from driftline.eval.protocol import PROTOCOLS
     from driftline.eval.training.sgd_learner import place
 
-    check_draws(control)
-    chosen = several(learners)
-    specs = [spec_of(one) for one in chosen]
-    where = place(device)
-    mine = [spec for spec in specs if "device" in spec.settings and spec.instance is None]
-    own = [spec.name.partition("(")[0] for spec in mine if "device" not in spec.with_name]
-    of_device = {f"{name}.device": where for name in own}
-    more: dict[str, Any] = {"out": out, "preset": preset, "tune": tune, "reuse": reuse}
-    more["executor"] = Executor(engine, workers) if workers > 1 or engine != "local" else None
-    settings = {**of_device, **(settings or {})}
-    folder = Path(stream) if isinstance(stream, str | Path) else None
-    draws = run.draws_of(folder) if folder is not None and not (folder / "stream.json").is_file() else {}
-    of_plan: Any = (settings, None if out is None else Path(out), tune, preset, reuse)
-    planned = run.plan(draws or stream, protocol, chosen, numbers_of(seeds), *of_plan)
-    log = RunLog()
-    with log.progress("evaluate", planned.runs - planned.finished, "runs") as more["progress"]:
-        results = run.evaluate(draws or stream, protocol, chosen, seeds, settings, **more)
-    asked: dict[str, Any] = {"control": control, "equal_data": equal_data, "log": log, "stream_folder": folder}
-    asked |= {key: more[key] for key in ("preset", "reuse", "executor")}
-    controlled(results, chosen, settings, out, **asked)
-    for entry in results["skipped"]:
+    chosen = [one for each in inputs.several(learners) for one in (_chosen(each) if isinstance(each, str) else [each])]
+    listed = [one for each in (protocol if isinstance(protocol, list | tuple) else [protocol])
+              for one in (list(PROTOCOLS) if isinstance(each, str) and each == "all" else [each])]  # fmt: skip
+    tasks: list[_Task] = []
+    for one in stream if isinstance(stream, list | tuple) else [stream]:
+        path = Path(one) if isinstance(one, str | Path) else None
+        tasks.append(((path and _draws(path, None)) or inputs.stream_of(one, out is not None), path, chosen))
+    work = _Work(
+        inputs.numbers_of(seeds), _on(place(device), chosen) | dict(settings or {}), None if out is None else Path(out),
+        tune or {}, Executor(engine, workers) if workers > 1 or engine != "local" else None, RunLog(), preset, reuse,
+        control, equal_data,
+    )  # fmt: skip
+    is_one = len(tasks) * len(listed) == 1
+    documents = work.documents(work.parts(tasks, listed, is_one), announce=False)
+    for entry in (entry for results in documents for entry in results["skipped"]):
         warnings.warn(f"{entry['learner']} was skipped: {entry['because']}", stacklevel=2)
-    return results
+    return documents[0] if is_one else documents

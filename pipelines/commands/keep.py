@@ -67,8 +67,7 @@ def heal(
     gc: Instead, list the files of the store that no run needs.
     yes: Delete the files that --gc lists.
     """
-    from driftline.pipelines.run.living import heal
-    from driftline.pipelines.run.store import collected
+    from driftline.pipelines.run.living import collected, heal
 
     if gc:
         document, lines = collected(path_of(run), yes)
@@ -123,7 +122,7 @@ def forget(run: Place, *, yes: bool = False) -> Shown[Answer]:
 
     folder = path_of(run)
     summary = forget(context_of_last(folder, (), False), yes)
-    lines = [f"{place['file']}  {place['holds']}" for place in summary["files"]]
+    lines = summary["files"][:]
     what = f"{summary['answers']:,} answers of {summary['people']:,} people to {summary['images']:,} images"
     if not lines:
         lines = ["There is nothing to delete.", *briefly(folder)[1]]
@@ -131,9 +130,4 @@ def forget(run: Place, *, yes: bool = False) -> Shown[Answer]:
         lines += [f"deleted: {what}; verdicts and counts stay", next_step("run", folder)]
     else:
         lines += [f"to be deleted: {what}; verdicts and counts stay", "Add --yes to delete them."]
-    lines += [
-        f"{other} uses the same store: forget there first, or it asks again about images that only these people "
-        "answered."
-        for other in summary["other_runs"]
-    ]
     return Shown(summary, "\n".join(lines))

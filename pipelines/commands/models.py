@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from driftline.curate.core.errors import BadConfig
-from driftline.pipelines.cli.action import Device, Shown, action
-from driftline.pipelines.cli.common import group_app
+from driftline.curate.core.run_log import RunLog
+from driftline.pipelines.cli.action import NOTHING, Device, Shown, action
+from driftline.pipelines.cli.common import group_app, log_of
 from driftline.pipelines.cli.out import guarded_out
 from driftline.pipelines.kinds import Place, Settings, changes_of, path_of
 
+if TYPE_CHECKING:
+    from driftline.curate.pretrain import Recipe
+    from driftline.curate.pretrain.pool import ImageArray
+    from driftline.curate.pretrain.train import Probe
+
 Answer = dict[str, Any]
+BLOCK = 64  # images that are encoded at once
 models_app = group_app("Download and train the models that embed photos.", "driftline models get RN50:yfcc15m")
 MODEL = "open_clip_config.json"  # the last file of a model
 TRAINED = "seen.yaml"  # the first file of a trained one
@@ -89,17 +98,182 @@ def train(
     """
     folder = guarded_out(path_of(out), "model" if recipe is None else "encoder")
     if recipe is not None:
-        from driftline.pipelines.cli.pretrain import train_encoder
-
         for name, value in (("--epochs", epochs), ("--size", size)):
             if value is not None:
                 raise BadConfig(f"{name} was given with --recipe.", "Expected one of them.", "Set a recipe's by --set.")
         of_probe = None if probe is None else path_of(probe)
         changes = changes_of(settings)
-        return train_encoder(
+        return _train_encoder(
             path_of(path), folder, recipe, changes, bucket, of_probe, probe_every, seed, device, include_tests
         )
-    from driftline.pipelines.cli.train_clip import train_clip
-
     _check_free(folder, MODEL)
-    return train_clip(path_of(path), folder, epochs or 20, size or 64, seed, device, include_tests)
+    return _train_clip(path_of(path), folder, epochs or 20, size or 64, seed, device, include_tests)
+
+
+def _train_encoder(
+    source: Path, out: Path, recipe: str, sets: list[str], bucket: int, probe: Path | None, every: int, seed: int,
+    device: Device, include_tests: bool,
+) -> Shown[Any]:  # fmt: skip
+    """Train an encoder by a recipe, in each process of torchrun, and tell the user; parameters as in `models train`."""
+    from driftline.curate.encoders.backbone import resolve_device
+    from driftline.curate.pretrain import RECIPES
+    from driftline.curate.pretrain.pool import gather, tests_note
+    from driftline.curate.pretrain.train import ProcessGroup
+    from driftline.curate.pretrain.train import pretrain as train
+
+    rules = _changed(RECIPES[recipe], sets)
+    group = ProcessGroup.join(resolve_device(device))
+    run_log = log_of(out / "log.jsonl") if group.rank == 0 else RunLog(None, True)
+    prober = None if probe is None else _probe(probe, rules.room)
+    if (source / "stream.json").is_file():
+        pictures = past_of_stream(source, bucket, rules.room, include_tests)
+    else:
+        with group.first_then_others(), run_log.progress("images", None, "images") as tick:
+            pictures = gather(source, bucket, rules.room, out, tick, include_tests)
+    if group.rank == 0:
+        run_log.say(tests_note(source, pictures.tests, pictures.dropped))
+    facts = train(pictures, rules, out, seed, device, run_log, probe=prober, probe_every=every)
+    if group.rank > 0:
+        return NOTHING
+    knn = f", k-NN accuracy {100 * facts['probe'][-1][1]:.1f} %" if facts["probe"] else ""
+    text = f"{facts['images']:,} images, loss {facts['loss'][-1]:.3f}{knn}, in {out}"
+    return Shown({"out": str(out), **facts}, text)
+
+
+def _changed(recipe: Recipe, sets: list[str]) -> Recipe:
+    from driftline.eval.experiment.settings import check_settings
+    from driftline.pipelines.config.loader import setting_of
+
+    settings = check_settings(type(recipe), dict(map(setting_of, sets)), "recipe")
+    return replace(recipe, **{key: type(getattr(recipe, key))(value) for key, value in settings.items()})
+
+
+def past_of_stream(place: Path, bucket: int, room: int, include_tests: bool) -> ImageArray:
+    """Images of the stream's past (its prior), else the unlabelled or the training images of a step.
+
+    Training images that another published split tests are left out, and those linked with a test of this one.
+    """
+    import numpy as np
+
+    from driftline.curate.core.atomic_io import sha256_bytes
+    from driftline.curate.pretrain.pool import ImageArray, Photo, seen_of
+    from driftline.curate.release.unlabelled import TEST, UPLOADER
+    from driftline.stream_builder.builders.encoded import is_image
+    from driftline.stream_builder.stream import Stream
+
+    stream = Stream.load(place)
+    if not is_image(stream):
+        raise BadConfig(f"{place} has samples of shape {stream.x_shape}.", "Expected images.")
+    if bucket >= len(stream.steps):
+        raise BadConfig(f"{place} has {len(stream.steps)} steps.", "", "Set --bucket to one of 0 … steps - 1.")
+    step, dropped = stream.steps[bucket], {}
+    x = stream.prior if bucket == 0 and stream.prior is not None else step.unlabelled
+    if x is not None:  # unlabelled images have no times: they are older than the first of the step after them
+        later = [step] if x is stream.prior else stream.steps[bucket + 1 : bucket + 2]
+        times = [split.time for s in later for split in s.splits.values() if split.time is not None and len(split)]
+        until = min((int(time.min()) for time in times), default=None)
+    else:
+        split, tests = step["train"], [s["test"].group for s in stream.steps if "test" in s.splits]
+        if not include_tests:
+            elsewhere = np.zeros(len(split), bool) if split.test_in is None else split.test_in.any(1)
+            groups = np.concatenate([np.zeros(0, np.int64), *(g for g in tests if g is not None)])
+            linked = np.zeros(len(split), bool) if split.group is None else np.isin(split.group, groups) & ~elsewhere
+            dropped = {TEST: int(elsewhere.sum()), UPLOADER: int(linked.sum())}
+            split = split.take(np.flatnonzero(~(elsewhere | linked)))
+        x, until = split.x, None if split.time is None or not len(split) else int(split.time.max())
+    x = np.asarray(x)
+    if x.shape[1] != room or x.shape[2] != room:
+        raise BadConfig(
+            f"{place} has images of {x.shape[1]} × {x.shape[2]} pixels.",
+            f"Expected {room} × {room}, the size that the recipe reads.",
+            f"Make the stream with --features images:{room}, or change the recipe with --set room=…",
+        )
+    _, first = np.unique([sha256_bytes(image.tobytes()) for image in x], return_index=True)
+    if len(first) < len(x):
+        dropped, x = dropped | {"copy": len(x) - len(first)}, x[np.sort(first)]
+    tests_are = "included" if include_tests else "left out"
+    seen = seen_of((Photo("", None, "", until) for _ in range(len(x))), place, tests_are)
+    return ImageArray(x, dropped, f"{stream.sha256}-{bucket}-{tests_are}", seen, tests_are)
+
+
+def _probe(place: Path, room: int) -> Probe:
+    import numpy as np
+
+    from driftline.curate.pretrain.train import Probe
+    from driftline.stream_builder.stream import Stream
+
+    stream = Stream.load(place)
+    train, test = stream.flat("train"), stream.flat("test")
+    if stream.x_shape != (room, room, 3):
+        raise BadConfig(f"--probe has samples of shape {stream.x_shape}.", f"Expected images of {room} × {room}.")
+    return Probe(np.asarray(train.x), train.y, np.asarray(test.x), test.y)
+
+
+def _train_clip(
+    source: Path, out: Path, epochs: int, size: int, seed: int, device: Device, include_tests: bool
+) -> Shown[Any]:
+    """Train a CLIP, and tell the user how well it finds photos that were held out."""
+    import numpy as np
+    import torch
+    from PIL import Image
+
+    from driftline.curate.core.executor import idle_cores
+    from driftline.curate.core.seeding import rng_for
+    from driftline.curate.encoders.backbone import resolve_device
+    from driftline.curate.encoders.clip import Clip
+    from driftline.curate.encoders.weights import write_seen
+    from driftline.curate.pretrain import small_clip
+    from driftline.curate.pretrain.pool import tests_note
+    from driftline.curate.pretrain.small_clip import captioned, held_out
+
+    if size % 32:
+        raise BadConfig(f"--size is {size}.", "Expected a multiple of 32.")
+    place = resolve_device(device)
+    pairs = captioned(source, size, include_tests)
+    shuffled = rng_for(seed, "held out").permutation(len(pairs.texts))
+    number = max(50, len(shuffled) // 10)
+    kept, learned = np.sort(shuffled[:number]), np.sort(shuffled[number:])
+    texts = [pairs.texts[i] for i in learned]
+    n, different = len(texts), len(set(pairs.texts))
+    with idle_cores() as threads:
+        log = log_of()
+        log.say(tests_note(source, pairs.tests, pairs.dropped))
+        write_seen(out, pairs.seen)  # before there is a model that may be used
+        log.say(f"train: {n:,} photos, {number:,} held out, {different:,} different texts, threads: {threads}")
+        losses = small_clip.train(
+            pairs.images[learned], lambda i, rng: pairs.caption(int(learned[i]), rng), texts, out, log, seed,
+            epochs=epochs, batch=min(256, max(8, n // 4)), device=place,
+        )  # fmt: skip
+        encoder = Clip(str(out), device=place)
+        prepared = [encoder.prepare(Image.fromarray(pairs.images[i])) for i in kept]
+        blocks = [encoder.images(torch.stack(prepared[low : low + BLOCK])) for low in range(0, number, BLOCK)]
+        words = [pairs.texts[i] for i in kept]
+        found = held_out(np.concatenate(blocks), encoder.texts(words), words)
+    unknown = _unknown_words(source, pairs.texts)
+    document = {"out": str(out), "images": n, "texts": different, "loss": losses, "held_out": asdict(found)}
+    document |= {"dropped": dict(pairs.dropped), "tests": pairs.tests, "trained_until": pairs.seen.trained_until}
+    lines = [
+        f"{out}: loss {losses[0]:.2f} → {losses[-1]:.2f}",
+        f"Held out: {found.found:.1%} of {found.texts:,} texts find their photo among the {found.first} nearest of "
+        f"{found.texts:,}; by chance {found.chance:.1%}.",
+        *(f"No text has these words of the concept {name}: {', '.join(lacks)}." for name, lacks in unknown.items()),
+        f"Use it: --set embed.model={out.absolute()} --set embed.weights=null"
+        if found.is_better
+        else "That is no more than chance: do not use it. Give the photos captions that name what they show.",
+    ]
+    return Shown(document | {"unknown_words": unknown}, "\n".join(lines))
+
+
+def _unknown_words(source: Path, texts: Sequence[str]) -> dict[str, list[str]]:
+    """Concept of a run → words of its prompts that none of the texts has."""
+    from driftline.curate.pretrain.small_clip import TEMPLATES, WORD
+    from driftline.pipelines.config.loader import load
+    from driftline.pipelines.run.state import kept_changes
+
+    known = {word for text in (*texts, *TEMPLATES) for word in WORD.findall(text.lower())}
+    lacking: dict[str, list[str]] = {}
+    for concept in load(source / "driftline.yaml", kept_changes(source)).retrieve.complete_concepts():
+        words = dict.fromkeys(WORD.findall(" ".join(text for group in concept.texts() for text in group).lower()))
+        if lacks := [word for word in words if word not in known]:
+            lacking[concept.name] = lacks
+    return lacking

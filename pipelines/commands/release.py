@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,6 @@ from driftline.pipelines.cli.action import Shown, action
 from driftline.pipelines.cli.common import admit, counts_text
 from driftline.pipelines.cli.listing import completion
 from driftline.pipelines.cli.out import guarded_out
-from driftline.pipelines.cli.publishing import check_target, publish
 from driftline.pipelines.kinds import Names, Place, StreamPlaces, path_of, several, streams_of
 
 Answer = dict[str, Any]
@@ -57,7 +57,7 @@ def export(
         raise BadConfig("--format is empty.", "Expected a name.")
     if is_stream and (to or strict):
         raise BadConfig(f"--to or --strict was given, and {source} is a stream.", "Expected a release.")
-    check_target(to, names)
+    _check_target(to, names)
     guarded_out(place)
     if not source.exists():
         raise MissingFile(f"There is no {source}.", "Expected a release, the run that published it, or a stream.")
@@ -74,9 +74,39 @@ def export(
         from driftline.curate.publishing import Settings
 
         settings = Settings(public, None if token_file is None else path_of(token_file), endpoint, profile)
-        sent = publish(place / names[0], to, dry_run, settings)
+        sent = _publish(place / names[0], to, dry_run, settings)
         document, text = {**document, "published": sent[0]}, f"{text}\n{sent[1]}"
     return Shown(document, text)
+
+
+def _check_target(to: str | None, formats: list[str]) -> None:
+    """Raise BadConfig, before any work, unless --to names a target and one format is exported."""
+    from driftline.curate.publishing import PUBLISHERS
+
+    if to is None:
+        return
+    kind, colon, _ = to.partition(":")
+    if not colon:
+        raise BadConfig(f"--to is {to!r}.", f"Expected TARGET:PLACE; targets: {', '.join(PUBLISHERS)}.")
+    PUBLISHERS.entry(kind)
+    if len(formats) != 1:
+        raise BadConfig(f"--to was given with {len(formats)} formats.", "Expected one: what is exported is published.")
+
+
+def _publish(folder: Path, to: str, dry_run: bool, settings: Any) -> tuple[dict[str, Any], str]:
+    """Publish an exported folder, or only show what would be sent; (for --json, for people)."""
+    from driftline.curate.publishing import PUBLISHERS, plan_of, table
+
+    kind, _, place = to.partition(":")
+    plan = plan_of(folder)
+    if dry_run:
+        visible = "public" if settings.public else "private"
+        text = f"{table(plan)}\nNothing was sent: a dry run. Without --dry-run, they go to {to}, {visible}."
+        return {"to": to, "dry_run": True, "files": plan.files, "bytes": plan.size}, text
+    done = PUBLISHERS[kind](plan, place, settings)
+    visible = "public" if done.public else "private: only you see it"
+    text = f"{done.address}: {done.sent:,} files sent, {done.removed:,} of the last version removed; {visible}."
+    return {"to": to, **asdict(done)}, f"{text} {done.note}".strip()
 
 
 def _opened_stream(source: Path) -> Any:

@@ -13,7 +13,6 @@ from driftline.pipelines.cli.action import Shown, action
 from driftline.pipelines.cli.common import admit, log_of
 from driftline.pipelines.cli.out import guarded_out
 from driftline.pipelines.kinds import Names, Place, path_of, places_of, several
-from driftline.pipelines.run.store import damaged_in, store_of
 
 Answer = dict[str, Any]
 
@@ -85,6 +84,8 @@ def _folder(path: Path) -> Shown[Answer]:
 
         Stream.load(path).verify(path)
     else:
+        from driftline.pipelines.run.living import damaged_in, store_of
+
         document, lines = damaged_in(store_of(path))
         way_out = "Run: driftline heal, with the folder of the run."
         problem = IntegrityError(f"{len(lines)} files of the store are damaged.", "", way_out) if lines else None

@@ -84,9 +84,14 @@ class Scale:
     """of the control of closed forms, in which nothing can age"""
     plain: bool = False
     """whether all files are upright JPEGs and no clock was reset: the baseline photo-world"""
+    test_share: float = 0.3
+    """of the release"""
+    uploaders: int = 0
+    """who upload about as much each; 0: a few of 400 upload most, as on Flickr"""
 
 
-QUICK = Scale(1600, 14, 4, 2, 5)
+# Of few photos one large uploader would decide every split; the control needs 20 test visits of each class.
+QUICK = Scale(1600, 14, 8, 2, 5, test_share=0.45, uploaders=200)
 
 
 def evaluated(
@@ -115,7 +120,7 @@ def demo(out: Path, scale: Scale, run_log: RunLog, workers: int | None = None) -
     """
     parts = Parts()
     run_log.say(NOTICE)
-    world = build(out / "world", scale.records, seed=0, run_log=run_log, plain=scale.plain)
+    world = build(out / "world", scale.records, seed=0, run_log=run_log, plain=scale.plain, uploaders=scale.uploaders)
     parts.done("photo world")
     config_path = out / "driftline.yaml"
     if not config_path.is_file():
@@ -188,7 +193,7 @@ def configuration(world: World, scale: Scale) -> str:
     values["validation"]["image_base_url"] = f"http://127.0.0.1:{world.port}/images"
     values["retrieve"] |= {"per_class": scale.asked, "depth": 6 * scale.asked}
     features = {"name": FEATURES, "model": "test_resnet", "weights": OF_2004}
-    values["release"] |= {"per_class": scale.published, "features": [features]}
+    values["release"] |= {"per_class": scale.published, "test_share": scale.test_share, "features": [features]}
     judgement = files("driftline.pipelines").joinpath("demo/judgement.md")
     write_text(world.folder / "judgement.md", judgement.read_text(encoding="utf-8"))
     return presets.full_text(values, "The built-in photo world: preset mini with rendered photos")

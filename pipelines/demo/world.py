@@ -114,15 +114,16 @@ class World:
         return shown
 
 
-def build(folder: Path, records: int, seed: int, run_log: RunLog, plain: bool = False) -> World:
-    """Render a world with about `records` metadata lines; a finished one is reused. plain: without the module odd."""
+def build(folder: Path, records: int, seed: int, run_log: RunLog, plain: bool = False, uploaders: int = 0) -> World:
+    """Render a world with about `records` metadata lines; a finished one is reused. plain: without odd photos.
+    uploaders: who upload about as much each; 0: a few of 400 upload most."""
     mark = folder / "world.json"
     if mark.is_file():
         facts = read_json(mark)
         if facts["records"] == records and facts["seed"] == seed:
             return World(folder, facts["port"])
     world = World(folder, _free_port())
-    lines, truth, behaviour = _render(world, records, seed, run_log, plain)
+    lines, truth, behaviour = _render(world, records, seed, run_log, plain, uploaders)
     order = rng_for(seed, "line order").permutation(len(lines))
     write_bytes(world.metadata, bz2.compress("".join(lines[i] + "\n" for i in order.tolist()).encode(), 9))
     write_json(folder / "truth.json", truth)
@@ -132,7 +133,7 @@ def build(folder: Path, records: int, seed: int, run_log: RunLog, plain: bool = 
 
 
 def _render(
-    world: World, records: int, seed: int, run_log: RunLog, plain: bool
+    world: World, records: int, seed: int, run_log: RunLog, plain: bool, uploaders: int
 ) -> tuple[list[str], dict[str, list[str]], dict[str, str]]:
     """Write photos; returns metadata lines, id → what a photo shows, id → how the server behaves."""
     port, photos = world.port, world.folder / "photos"
@@ -158,6 +159,8 @@ def _render(
             truth[id_] = shown
             dirt = float(rng.random())
             fields = _fields(id_, shown, uploaded, port, rng)
+            if uploaders:  # drawn apart, too
+                fields |= _user(int(rng_for(seed, "uploader", i).integers(uploaders)))
             if dirt < 0.03:
                 fields["marker"], fields["url"] = (
                     "1",
@@ -206,14 +209,13 @@ def _render(
 
 
 def _fields(id_: str, shown: list[str], uploaded: datetime, port: int, rng: np.random.Generator) -> dict[str, str]:
-    user = int(rng.zipf(1.6)) % 400
+    user = _user(int(rng.zipf(1.6)) % 400)
     taken = uploaded - timedelta(hours=float(rng.gamma(1.2, 60)) + 0.2)
     licence = list(LICENCES)[int(rng.integers(len(LICENCES)))]
     title = TITLES[int(rng.integers(len(TITLES)))].format(n=int(rng.integers(10_000)), thing=shown[0])
     return {
         "id": id_,
-        "user": f"{10_000_000 + user}@N0{user % 10}",
-        "nickname": quote_plus(f"photographer {user}"),
+        **user,
         "taken": taken.strftime("%Y-%m-%d %H:%M:%S.0"),
         "uploaded": str(int(uploaded.timestamp())),
         "camera": quote_plus("Rendered Camera " + "ABC"[int(rng.integers(3))]),
@@ -224,6 +226,10 @@ def _fields(id_: str, shown: list[str], uploaded: datetime, port: int, rng: np.r
         "licence_url": f"http://creativecommons.org/licenses/{LICENCES[licence]}/2.0/",
         "marker": "0",
     }
+
+
+def _user(number: int) -> dict[str, str]:
+    return {"user": f"{10_000_000 + number}@N0{number % 10}", "nickname": quote_plus(f"photographer {number}")}
 
 
 def _line(number: int, f: dict[str, str]) -> str:

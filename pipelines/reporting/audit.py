@@ -27,8 +27,6 @@ from driftline.stream_builder.stream import Stream
 from driftline.stream_builder.ties import drawn, sentence, ties_of
 
 NEIGHBOURS = 10  # of an image, whose labels are compared with its own
-DRAWS = 100  # of two halves of each bucket, for the noise floor
-FEWEST = 5  # groups, as if of equal size, from which a bucket's noise can be estimated
 BLOCK = 2048  # rows that are compared at a time
 EXAMPLES = 20  # findings that are listed
 
@@ -83,9 +81,7 @@ def audit_release(release: Release, bits: int = COPY_BITS) -> dict[str, Any]:
         name = release.facts["features"][:2][-1]  # those that chose the images recognise them in every bucket
         x = np.asarray(release.features(name), np.float32)
         bucket, side = np.array(columns["bucket"]), np.array(splits.get("split_0", ["train"] * len(table)))
-        links = "uploaders and near copies" if any(columns["user"]) else "near copies; no uploader is known"
-        findings |= _changes(x, y, bucket, side, linked, links)
-        findings["drift"]["features"] = name
+        findings["drift"] = _drift(x, y, bucket, side, linked) | {"features": name}
     return findings
 
 
@@ -119,10 +115,8 @@ def audit_stream(stream: Stream) -> dict[str, Any]:
             ids += [str(i) for i in split.ids]
     rows, y_all = np.concatenate(x), np.concatenate(y)
     exact = same_rows(rows)
-    linked, links = [group for group in groups if group is not None], "uploaders and near copies"
+    linked = [group for group in groups if group is not None]
     of_row = np.concatenate(linked) if len(linked) == len(groups) else exact
-    if of_row is exact:
-        links = "equal samples; uploaders and near copies are not known"
     classes = names[y_all].tolist()
     return {
         "kind": "stream",
@@ -137,7 +131,7 @@ def audit_stream(stream: Stream) -> dict[str, Any]:
         "label_correlation": correlation_of_stream(stream),
         "smallest_ageing": plain(smallest_ageing(stream)),
         "neighbours": disagreeing(rows, y_all, ids, of_row),
-        **_changes(rows, y_all, np.array(step), np.array(side), of_row, links),
+        "drift": _drift(rows, y_all, np.array(step), np.array(side), of_row),
     }
 
 
@@ -220,60 +214,17 @@ def disagreeing(
     return {"neighbours": k, "share": len(suspects) / max(1, len(x)), "most_suspicious": suspects[:EXAMPLES]}
 
 
-def _changes(
+def _drift(
     x: npt.NDArray[np.float32],
     y: npt.NDArray[np.int64],
     bucket: npt.NDArray[Any],
     side: npt.NDArray[Any],
     group: npt.NDArray[np.int64],
-    links: str,
 ) -> dict[str, Any]:
-    """The findings drift and distance. Where the sides share groups, which would make a bucket's own tests easy, other
-    sides are drawn by group: "sides" is "drawn". links: what makes a group."""
+    """Where the sides share groups, which would make a bucket's own tests easy, other sides are drawn by group: "sides"
+    is "drawn"."""
     shared = len(np.intersect1d(group[side == "test"], group[side == "train"])) > 0
     if shared:
         tested = draw_sides([bucket, y], group, float(np.mean(side == "test")), rng_for(0, "audit", "sides"))
         side = np.where(tested, "test", "train")
-    return {
-        "drift": drift(x, y, bucket, side) | {"sides": "drawn" if shared else "own"},
-        "distance": distances(x, bucket, group) | {"links": links},
-    }
-
-
-def distances(
-    x: npt.NDArray[np.float32], bucket: npt.NDArray[Any], group: npt.NDArray[np.int64], seed: int = 0
-) -> dict[str, Any]:
-    """Distance between the mean features of two buckets, and its noise floor, which chance alone passes once in twenty
-    times: in 95 of DRAWS draws the noise of the means is less. The noise of a mean is the difference of two random
-    halves of its bucket's groups (an uploader, near copies), each against the mean of the other groups.
-
-    x: (N, D). bucket, group: (N,). by_distance: buckets apart → the root mean square over its pairs of buckets,
-    "distance", and "floor". groups: the fewest of a bucket, as if of equal size, 1/Σ share². Those of fewer than FEWEST
-    are "left_out"; if fewer than two are left, all count, and the floor is None: not known.
-    """
-    numbers, place = np.unique(bucket, return_inverse=True)
-    rng, means, noise, groups = rng_for(seed, "audit", "floor"), [], [], []
-    for index in range(len(numbers)):
-        rows = np.flatnonzero(place == index)
-        _, of_row, counts = np.unique(group[rows], return_inverse=True, return_counts=True)
-        sums = np.zeros((len(counts), x.shape[1]))
-        np.add.at(sums, of_row, x[rows])
-        means.append(sums.sum(0) / len(rows))
-        off = (sums - counts[:, None] * means[-1]) / np.maximum(len(rows) - counts, 1)[:, None]
-        halves = rng.permuted(np.tile(np.arange(len(counts)) % 2 * 2.0 - 1, (DRAWS, 1)), axis=1)
-        noise.append(halves @ off)
-        groups.append(float(len(rows) ** 2 / (counts**2).sum()))
-    usable = [k for k, n in enumerate(groups) if n > FEWEST - 1e-9]
-    clear = len(usable) > 1
-    by_distance = {}
-    for d in range(1, len(numbers)):
-        pairs = [(k, k + d) for k in range(len(numbers) - d) if not clear or {k, k + d} <= set(usable)]
-        if not pairs:
-            continue
-        chance = np.mean([((noise[a] - noise[b]) ** 2).sum(1) for a, b in pairs], 0)
-        by_distance[str(d)] = {
-            "distance": float(np.sqrt(np.mean([((means[a] - means[b]) ** 2).sum() for a, b in pairs]))),
-            "floor": float(np.sqrt(np.quantile(chance, 0.95, method="inverted_cdf"))) if clear else None,
-        }
-    left_out = [int(number) for k, number in enumerate(numbers) if clear and k not in usable]
-    return {"by_distance": by_distance, "groups": min(groups), "left_out": left_out}
+    return drift(x, y, bucket, side) | {"sides": "drawn" if shared else "own"}

@@ -96,7 +96,7 @@ def page(findings: Mapping[str, Any], shown: Pictures | None = None) -> str:
     return template("driftline.pipelines.reporting", "audit.html.j2").render(
         name=str(findings["name"]), kind=findings["kind"], style=stylesheet(), sentences=lines(findings),
         groups=_groups(findings, shown), suspects=_suspects(findings, shown), charts=charts,
-        distance=_distance(findings), balance=findings["balance"], drift=findings.get("drift"),
+        balance=findings["balance"], drift=findings.get("drift"),
         label=lambda number: names.get(str(number), str(number)), chance=findings["label_correlation"],
         copies=findings["near_copies"], prepared=_prepared(findings), uploaders=_uploaders(findings),
         splits=findings.get("splits"),
@@ -162,29 +162,6 @@ def _blind(findings: Mapping[str, Any]) -> Picture | None:
         marks={} if suggested is None else {f"suggested S = {suggested}": float(suggested)},
         bands={"repeats labels": (low, high)},
     )  # fmt: skip
-
-
-def _distance(findings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """rows: (buckets apart, distance, its share of the largest, the floor's share, None if it is not known) of the mean
-    features. floor: what `_floor` says."""
-    by = findings.get("distance", {}).get("by_distance", {})
-    most = max((max(at["distance"], at["floor"] or 0) for at in by.values()), default=0.0) or 1.0
-    rows = [
-        (d, at["distance"], at["distance"] / most, None if at["floor"] is None else at["floor"] / most)
-        for d, at in by.items()
-    ]
-    return {"rows": rows, "floor": _floor(findings) if by else ""}
-
-
-def _floor(findings: Mapping[str, Any]) -> str:
-    """The noise floor of the largest distance and its groups, or why it is not known."""
-    distance = findings["distance"]
-    floor = list(distance["by_distance"].values())[-1]["floor"]
-    if floor is None:
-        return f"not known: groups ({distance['links']}) count as {distance['groups']:.1f} of equal size in a bucket"
-    names = ", ".join(findings["bucket_names"].get(str(n), str(n)) for n in distance["left_out"])
-    text = f"{floor:.3g}, from two halves of each bucket's groups ({distance['links']})"
-    return text + (f"; without {names}: too few groups" if names else "")
 
 
 def _prepared(findings: Mapping[str, Any]) -> dict[str, list[int]]:
@@ -278,10 +255,6 @@ def lines(findings: Mapping[str, Any]) -> list[str]:
             )
         elif findings["drift"]["sides"] == "drawn":
             sentences.append("drift: not known, because all groups are too large to be on one side of a split")
-    if by := findings.get("distance", {}).get("by_distance"):
-        last, at = list(by.items())[-1]
-        over = f"{at['distance']:.3g} over {last} bucket{'' if last == '1' else 's'}"
-        sentences.append(f"distance of mean features: {over}; noise floor {_floor(findings)}")
     sentences.append(f"label correlation: {findings['label_correlation']['shift_text']}")
     sentences.append(f"times: {findings['label_correlation']['ties_text']}")
     return sentences

@@ -23,7 +23,7 @@ from driftline.curate.metadata.withdrawals import NAME, Withdrawal, address_dige
 from driftline.curate.release.format import Release
 from driftline.curate.store.database import answers_to, delete_answers, open_store
 from driftline.curate.validation.answers.answers import ANSWERS, KEY, people_of
-from driftline.curate.validation.answers.stored import briefly, deletions, freeze
+from driftline.curate.validation.answers.stored import deletions, freeze
 from driftline.curate.validation.asking.batches import read_batch
 from driftline.curate.validation.asking.crowd import REJECTIONS
 from driftline.curate.validation.settings import FORGOTTEN
@@ -41,10 +41,9 @@ from driftline.pipelines.stages.tally import Tally
 def forget(context: Context, yes: bool = False) -> dict[str, Any]:
     """Delete the names and answers of the people who annotated a run with a release. Without `yes`, only list them.
 
-    Returns {"files": what holds them, "answers", "people", "images", "deleted": whether it was done, "before": earlier
-    deletions, "other_runs": runs with the same store}. Raises MissingFile for a run without a release or without
-    people, BadInput where answers came after its last run, Busy while another process works on the folder or reads a
-    file of it.
+    Returns {"files": what holds them, "deleted": whether it was done, "answers", "people", "images"}. Raises
+    MissingFile for a run without a release or without people, BadInput where answers came after its last run, Busy
+    while another process works on the folder or reads a file of it.
     """
     root = context.root
     with alone(root):
@@ -53,14 +52,13 @@ def forget(context: Context, yes: bool = False) -> dict[str, Any]:
         else:
             export_all(context)
             entry = _entry(context)
-        places, others = _places(context), _other_runs(context)
+        places = _places(context)
         if yes:
             _close_pages(context)
             if places:
                 write_secret(root / INTENT, entry)
             resume(context)
-    counts = {key: entry[key] for key in ("answers", "people", "images")}
-    return {"files": places, **counts, "deleted": yes, "before": briefly(root)[0], "other_runs": others}
+    return {"files": places, "deleted": yes, **{key: entry[key] for key in ("answers", "people", "images")}}
 
 
 def resume(context: Context) -> None:
@@ -145,23 +143,19 @@ def _close_pages(context: Context) -> None:
                 raise Busy(f"A page of driftline annotate uses {path}.", "", "Stop it, and run this again.") from None
 
 
-def _places(context: Context) -> list[dict[str, str]]:
-    """Files that hold names or answers of people, and what they hold."""
+def _places(context: Context) -> list[str]:
+    """Files that hold names or answers of people, hashes of names, and their key."""
     root, tallied = context.root, folder_of(context.root, "tally")
-    places = [(path, "names, answers") for path in results_files(context)]
-    places += [(path, "names, answers, comments") for path in sorted((root / "annotate").glob("*"))]
+    paths = [*results_files(context), *sorted((root / "annotate").glob("*"))]
     for folder in _stores(context):
         with open_store(folder) as base:
-            n = answers_to(base, _batches(root))
-        places += [(folder / "index.sqlite", f"{n:,} answers, keyed hashes of ids, assignments")] if n else []
+            paths += [folder / "index.sqlite"] if answers_to(base, _batches(root)) else []
     path = tallied / "answers.parquet"
     if path.is_file() and pq.read_metadata(path).num_rows:
-        places.append((path, "answers, keyed hashes of ids, assignments"))
-        places.append((tallied / "agreement.json", "facts of each worker, with hashes of ids"))
-    others = [tallied / REJECTIONS, *(beside(tallied, word) for word in ("next", "old"))]
-    places += [(path, "assignments, answers") for path in others if path.exists()]
-    places += [(root / KEY, "the key of the hashes")] if places and (root / KEY).is_file() else []
-    return [{"file": str(path), "holds": holds} for path, holds in places]
+        paths += [path, tallied / "agreement.json"]
+    others = (tallied / REJECTIONS, *(beside(tallied, word) for word in ("next", "old")))
+    paths += [path for path in others if path.exists()]
+    return list(map(str, [*paths, root / KEY] if paths and (root / KEY).is_file() else paths))
 
 
 def _stores(context: Context) -> list[Path]:
@@ -173,16 +167,6 @@ def _stores(context: Context) -> list[Path]:
 def _batches(root: Path) -> list[str]:
     """Names of all batches that the run asked."""
     return sorted(path.stem for path in (root / "batches").glob("*.json"))
-
-
-def _other_runs(context: Context) -> list[str]:
-    """Runs that use a store with answers to this run."""
-    runs: set[str] = set()
-    for folder in _stores(context):
-        with open_store(folder) as base:
-            if answers_to(base, _batches(context.root)):
-                runs |= {path for (path,) in base.base.execute("SELECT path FROM runs")}
-    return sorted(path for path in runs if Path(path) != context.root.absolute())
 
 
 def withdraw_photos(root: Path, photos: Sequence[str], reason: str = "") -> dict[str, Any]:

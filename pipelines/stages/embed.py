@@ -1,5 +1,6 @@
 """embed: images → unit vectors."""
 
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.resources import files
@@ -18,6 +19,7 @@ BUILT_IN = "driftline-photo-world"  # a small CLIP, trained on rendered photos o
 OF_2004 = "driftline-photos-of-2004"  # a small network, trained on rendered photos of their first year
 BEFORE_1904 = "driftline-paintings-before-1904"  # the same network, trained on the USDA's older watercolours
 FOLDERS = {BUILT_IN: "demo/model", OF_2004: "demo/early", BEFORE_1904: "demo/watercolours"}
+TRIED = 8  # images that are embedded to measure the speed
 
 
 def built_in(model: str) -> str:
@@ -37,6 +39,22 @@ def spec_of(context: Context) -> EncoderSpec:
             weights = str(file)
     located: EncoderSpec = section.model_copy(update={"model": model, "weights": weights})
     return located
+
+
+def measured_speed(context: Context) -> float:
+    """Images a second that one process embeds, measured now."""
+    import torch
+    from PIL import Image
+
+    from driftline.curate.core.executor import one_thread
+
+    encoder = spec_of(context).load()
+    with one_thread():
+        batch = torch.stack([encoder.prepare(Image.new("RGB", (256, 256)))] * TRIED)
+        encoder.images(batch)
+        started = time.perf_counter()
+        encoder.images(batch)
+    return TRIED / (time.perf_counter() - started)
 
 
 def _public(name: str) -> str:

@@ -29,7 +29,12 @@ def from_arrays(
     grouping: Literal["grouped", "random"] = "grouped",
     period: str | int = 10,
 ) -> Stream:
-    """source: an .npz file, or by name arrays, or what pandas holds: a data frame as x, series.
+    """Turn arrays in an .npz file into a stream.
+
+    Without steps, times are cut into steps; without splits, a test split is drawn. From Python also arrays by name, or
+    what pandas holds: a data frame as x, series.
+
+    source FILE.npz: Arrays x and y; optional step, time, label_time, split, group, id, classes, test_in.
 
     `x (N, …)` floats, which become float32 unless they are float16, or uint8 `(N, H, W, 3)`; `y (N,)` integers from 0,
     or names of classes; optional `step (N,)` integers from 0, `time (N,)` dates, years, ISO 8601 or numbers since 1970,

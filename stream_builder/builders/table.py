@@ -48,14 +48,14 @@ def from_table(
     grouping: Literal["grouped", "random"] = "grouped",
     seed: int = 0,
 ) -> Stream:
-    """source: a CSV or Parquet file, a data frame, columns by name, or a folder with the order files of CGLM or CLOC.
+    """Put the samples of a dated table in time order.
 
-    time, label, id, path, group, label_time: names of columns (default: the same names; without ids, a row's number).
-    Times are dates, years, ISO 8601 or numbers since 1970; label_time is when a label comes, empty if it never does
-    (`importers.dated.label_times`). Samples are the columns `x`: numbers, lists of numbers or one column
-    of texts; or the rows of `features` (.npy, (N, D); of order files a folder with train.npy and test.npy); or the
-    images of the column `path`, below `root` (default: the table's folder), of size × size pixels. Equal values of
-    group share an uploader or are near copies. The rest is as in `in_time_order`.
+    Its columns are time, label and path, if no others are named; ids are the column id, else the row numbers; groups
+    the column group or user. From Python also a data frame, or columns by name.
+
+    source TABLE: CSV or Parquet; or a folder with the order files of CGLM or CLOC.
+    features FILE: Vectors as samples: an .npy file (N, D), a row for each of the table. CGLM, CLOC: a folder with
+        train.npy and test.npy.
 
     Raises MissingFile, and BadInput naming file, column and row.
     """

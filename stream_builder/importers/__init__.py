@@ -1,7 +1,7 @@
 """Importers: data sets with dates that people already have → streams, as their authors meant the steps and splits.
 
-A new importer is one file here, one line in `IMPORTERS` and one entry of `OURS` in `pipelines/cli/imports.py`; that of
-another package is an entry point `driftline.importers`, and its command `driftline stream from-NAME` is made of it.
+A new importer is one file here, one line in `IMPORTERS` and its example in `OURS` of `pipelines/cli/imports.py`; that
+of another package is an entry point `driftline.importers`, and its command `driftline stream from-NAME` is made of it.
 
 An importer is a function (path, …) → stream, which leaves images encoded; the stream's facts say where the data is
 from, its licence and what to cite. Its further parameters, each text, a number, a path or a flag, are the options of

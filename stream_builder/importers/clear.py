@@ -39,14 +39,14 @@ def from_clear(
     first_bucket: Literal["auto", "prior", "step"] = "auto",
     seed: int = 0,
 ) -> Stream:
-    """CLEAR-10 and CLEAR-100, old and new layout: images or published features, one step per bucket.
+    """Read CLEAR-10 or CLEAR-100 as they are published.
 
-    path: the unpacked folder. features: `images:SIZE` (decoded on access) or a name such as moco_b0. split: which of
-    the old layout's five splits; the stream knows all of them. first_bucket: prior keeps its samples without labels,
-    for pre-training, as in the paper; auto does so if all of CLEAR's buckets 0 … 10 are there.
+    A step for each bucket, in order of upload time if the metadata is there. Refuses half a download, files of another
+    version, photos in the wrong bucket and pickles with code.
 
-    Samples of a step are in order of upload time if the metadata is there; `seed` draws the order of equal times, and
-    of the whole step without metadata.
+    path DIR: The unpacked download, old or new layout.
+    features NAME: images:SIZE, decoded on access; or published vectors: moco_b0, …
+
     Raises MissingFile, BadInput, IntegrityError and BadConfig: for missing images, for a photo in two places or in a
     bucket of another time, for features, class lists or splits of another version, and for checksums of a file
     SHA256SUMS that differ.

@@ -20,10 +20,14 @@ COARSER = {"month": ("year",), "week": ("year", "month"), "day": ("year", "month
 def from_folder_by_time(
     path: Path, size: int = 224, period: str = "year", test_share: float = 0.3, seed: int = 0
 ) -> Stream:
-    """Class folders CLASS/… of photos whose date is in EXIF, in a file beside them, or in their path.
+    """Read class folders of dated photos.
 
-    Dates are found as by the source `folder`: EXIF first, then PHOTO.json or PHOTO.xmp, then the path (2012-05-01,
-    2012/05, the year of a folder). Raises MissingFile, and BadInput naming the first photo without class or date.
+    Dates are found as by the source folder: EXIF first, then PHOTO.json or PHOTO.xmp, then the path (2012-05-01,
+    2012/05, the year of a folder).
+
+    path DIR: Class folders CLASS/… of dated photos.
+
+    Raises MissingFile, and BadInput naming the first photo without class or date.
     """
     if not path.is_dir():
         raise MissingFile(f"There is no folder {path}.", "Expected class folders of photos.")

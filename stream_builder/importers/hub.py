@@ -44,13 +44,16 @@ def from_hub(
     work: Path | None = None,
     label_time: str | None = None,
 ) -> Stream:
-    """A Hugging Face data set of images or texts with a date and a label column; shards are read one after the other.
+    """Read a Hugging Face data set, shard by shard.
 
-    path: a folder of Parquet or Arrow files, or USER/NAME on the Hub (HF_ENDPOINT, HF_TOKEN as usual). time, label:
-    columns; x: the column of images or texts (default: the only column of images, else text); label_time: of the times
-    when labels come (`dated.label_times`). config: one of the data
-    set's configurations. Splits train, validation and test are kept if there is a test split. work: folder for the
-    encoded images (default: a temporary one, until the process ends). Raises MissingFile, BadInput, BadConfig.
+    Images or texts with a date and a label column, which must be named. Splits train, validation and test are kept if
+    there is a test split.
+
+    path PATH|USER/NAME: A local folder of Parquet or Arrow files, or a name on the Hub (HF_TOKEN for private ones).
+    x COLUMN: Column of images or texts (default: the only column of images, else text).
+
+    Raises MissingFile, BadInput, BadConfig. work: folder for the encoded images (default: a temporary one, until the
+    process ends).
     """
     if not time or not label:
         raise BadConfig("--time or --label was not given.", "Expected the columns of dates and of labels.")

@@ -35,11 +35,15 @@ def from_tic(
     test_share: float = 0.3,
     seed: int = 0,
 ) -> Stream:
-    """TiC's lists of uids by year or month, joined to your table of images or features, which have the data.
+    """Join TiC's lists of uids by year or month to a table.
 
-    table: CSV or Parquet with uid, label and file names (columns id, label, path); without a column of labels, those
-    of the lists are used. features: .npy file (N, D), rows as in the table; root: folder of the images (default: the
-    table's). Rows that no list names are left out and counted in the stream's facts. Raises MissingFile, BadInput.
+    The table has images or vectors; without a column of labels, those of the lists are used. Its columns, if no others
+    are named: uid, key or id; label or class; path, file or filename. Rows that no list names are left out and counted
+    in the stream's facts.
+
+    lists LISTS: …_year2uids.json or .pkl, or a folder of YEAR.npy.
+
+    Raises MissingFile, BadInput.
     """
     if table is None:
         raise BadConfig(f"{lists} has uids without data.", "Expected --table FILE with uid, label and file names.")

@@ -43,10 +43,14 @@ SIDES = {"train": 0, "test": 1}
 
 
 def from_wild_time(path: Path, root: Path | None = None, size: int = 224, seed: int = 0) -> Stream:
-    """Wild-Time's yearbook.pkl, fmow.pkl, huffpost.pkl or arxiv.pkl; the steps and splits are its authors'.
+    """Read a pickled data set of Wild-Time safely.
 
-    root: folder of FMoW's images (default: fmow_v1.1/images beside the file). seed: draws the order within a year, of
-    which the file says nothing. Drug and MIMIC are not read: regression, and patients' data that needs a licence.
+    Code in it is never run. The steps and splits are its authors'; the order within a year is drawn. Drug and MIMIC are
+    not read: regression, and patients' data that needs a licence.
+
+    path FILE.pkl: yearbook, fmow, huffpost or arxiv.
+    root DIR: Folder of FMoW's images (default: fmow_v1.1/images beside the file).
+
     Raises MissingFile, UnknownName for another data set, BadInput.
     """
     name = path.name.partition(".")[0].partition("_")[0]

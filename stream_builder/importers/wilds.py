@@ -43,11 +43,15 @@ def from_wilds(
     test_share: float = 0.3,
     seed: int = 0,
 ) -> Stream:
-    """FMoW, iWildCam, or another WILDS set of images whose table has a time; the split column gives the sides.
+    """Read a WILDS data set of images: FMoW, iWildCam.
 
-    folder: the unpacked data set, with its table. time, label, path (of file names), group: columns, if they do not
-    have WILDS' names; images of a sequence (seq_id) are on one side. Rows that WILDS sets aside (split seq) are left
-    out, and counted in the stream's facts. Raises MissingFile, BadInput naming table and row.
+    Any other with a time column, too. Its columns, if no others are named: timestamp, datetime, date or year; category,
+    label or y; filename, file or path; seq_id. The split column gives the sides; rows that WILDS sets aside (split seq)
+    are left out, and counted in the stream's facts.
+
+    folder DIR: An unpacked WILDS data set of images.
+
+    Raises MissingFile, BadInput naming table and row.
     """
     source = next((folder / name for name in TABLES if (folder / name).is_file()), None)
     if source is None:

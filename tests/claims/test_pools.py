@@ -23,7 +23,7 @@ from driftline.curate.pretrain.pool import gather, open_pool
 from driftline.curate.pretrain.small_clip import captioned
 from driftline.curate.release import Release
 from driftline.curate.release.unlabelled import COPY, TEST, UPLOADER, Tested
-from driftline.pipelines.cli.pretrain import _of_stream
+from driftline.pipelines.commands.models import past_of_stream
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.demo.draw import photo
 from driftline.pipelines.reporting.audit import audit
@@ -161,7 +161,7 @@ class TestPretraining:
         assert train.test_in is not None
         elsewhere = int(train.test_in.any(1).sum())
         assert elsewhere > 0
-        pool = _of_stream(tmp_path / "s", 1, 20, False)
+        pool = past_of_stream(tmp_path / "s", 1, 20, False)
         assert pool.tests == "left out"
         assert len(train) - elsewhere >= len(pool.x) > 0
         assert pool.dropped["test_image"] == elsewhere

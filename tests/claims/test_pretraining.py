@@ -18,7 +18,7 @@ from driftline.curate.pretrain.moco import Moco
 from driftline.curate.pretrain.pool import Photo, Pool
 from driftline.curate.pretrain.small_clip import captioned, contrast, numbered
 from driftline.curate.pretrain.train import ProcessGroup, Training
-from driftline.pipelines.cli.pretrain import _of_stream
+from driftline.pipelines.commands.models import past_of_stream
 from driftline.stream_builder.stream import Split, Step, Stream
 
 TINY = Recipe(
@@ -116,7 +116,7 @@ class TestCopiesAreNoNegatives:
         split = Split(images(4), np.arange(4) % 2, np.array([f"s{i}" for i in range(4)]))
         stream = Stream("made", [Step(0, "0", {"train": split, "test": split})], ["a", "b"], prior=x)
         stream.save(tmp_path / "s")
-        pictures = _of_stream(tmp_path / "s", 0, 16, False)
+        pictures = past_of_stream(tmp_path / "s", 0, 16, False)
         assert pictures.x.shape[0] == 12
         assert pictures.dropped == {"copy": 3}
         assert np.array_equal(pictures.x, images(12))

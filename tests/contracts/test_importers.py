@@ -1,6 +1,5 @@
 """Every registered importer: a valid stream in order of time, the same each time; hostile input is one sentence."""
 
-import inspect
 import io
 import json
 import pickle
@@ -20,7 +19,7 @@ from support.console import document, inside
 
 from driftline.curate.core.errors import BadInput, DriftlineError, MissingFile
 from driftline.curate.core.seeding import rng_for
-from driftline.pipelines.cli.imports import OURS, _function, import_app
+from driftline.pipelines.cli.imports import add_imports, import_app
 from driftline.stream_builder.importers import IMPORTERS
 from driftline.stream_builder.importers.dated import times_of
 from driftline.stream_builder.rows import Rows, cut, labelled
@@ -121,18 +120,8 @@ def read(name: str, folder: Path) -> Stream:
 
 def test_every_importer_is_here_and_has_a_command() -> None:
     assert set(BUILT) == set(IMPORTERS)
+    add_imports([])
     assert {f"from-{name}" for name in IMPORTERS} <= {info.name for info in import_app.registered_commands}
-
-
-@pytest.mark.parametrize("name", OURS)
-def test_the_options_of_a_command_are_the_parameters_of_its_function(name: str) -> None:
-    """With the same defaults; the rest are of saving the stream."""
-    _, *parameters = inspect.signature(_function(name)).parameters.values()
-    options = dict.fromkeys(OURS[name].columns) | dict(OURS[name].options)
-    for parameter in parameters:
-        default = "" if parameter.name == "work" else options.pop(parameter.name)
-        assert default is inspect.Parameter.empty or str(default or "") == str(parameter.default or ""), parameter.name
-    assert set(options) <= {"paper", "trained_until", "bits"}
 
 
 @pytest.mark.parametrize("name", IMPORTERS)

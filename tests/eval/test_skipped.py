@@ -91,7 +91,14 @@ def test_from_python_it_is_a_warning_and_a_row_and_the_runs_are_counted(stream, 
     assert np.isnan(row["value"])
     assert "boom" in row["skipped"]
     assert set(frame.loc[frame["learner"] == "majority", "skipped"]) == {""}
-    assert (asked, sum(ticks)) == (["evaluate", 4, "runs"], 4)
+    assert (asked, sum(ticks)) == (["clear-iid", 4, "runs"], 4)
+
+
+def test_one_call_takes_several_streams_and_protocols_and_sets_as_the_command_does(stream: Stream) -> None:
+    protocols = ["clear-iid", "clear-streaming"]
+    found = dl.evaluate([stream, stream], protocols, "ocrr-sanity", seeds=[0])
+    assert [one["protocol"] for one in found] == protocols * 2
+    assert {one["learner"] for one in found[0]["results"]} == {"substrate", "ewc", "online-linear", "static-knn"}
 
 
 @pytest.mark.parametrize("where", ["begin", "learn", "predict", "stored_bytes"])

@@ -22,7 +22,6 @@ from driftline.pipelines.reporting.audit import (
     audit,
     audit_release,
     disagreeing,
-    distances,
     prepared,
     uploaders,
 )
@@ -181,18 +180,6 @@ def test_a_group_in_train_and_test_is_marked_as_a_leak(release: Release) -> None
     assert "in train and test" in page(found, shown)
     same = {id_: [Shown(id_, "car", "1", "train", "")] for id_ in shown}
     assert '<strong class="warn">in train and test' not in page(found, same)
-
-
-def test_the_distance_of_means_grows_with_the_buckets_apart() -> None:
-    """Means that move by 1 a bucket, and means that stay; one bucket has no distance."""
-    rng = np.random.default_rng(0)
-    bucket = np.repeat(np.arange(4), 100)
-    for speed in (0.0, 1.0):
-        x = (rng.normal(0, 0.1, (400, 3)) + speed * bucket[:, None] * [1, 0, 0]).astype(np.float32)
-        at = distances(x, bucket, np.arange(400))["by_distance"]["3"]
-        assert at["distance"] == pytest.approx(3 * speed, abs=0.1)
-        assert at["floor"] < 0.05
-    assert distances(x, np.zeros(400), np.arange(400))["by_distance"] == {}
 
 
 @pytest.mark.proof("browser")

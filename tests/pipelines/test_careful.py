@@ -28,7 +28,7 @@ from driftline.pipelines.annotation.answer_store import AnswerStore
 from driftline.pipelines.cli.common import OUTPUT, show
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.demo.draw import photo
-from driftline.pipelines.forecast.needs import forecast
+from driftline.pipelines.forecast import forecast
 from driftline.pipelines.reporting.photos import trace
 from driftline.pipelines.run.leaving import withdraw_photos
 from driftline.pipelines.run.runner import plan, run

@@ -16,7 +16,7 @@ from driftline.curate.validation.asking.batches import estimate
 from driftline.pipelines.annotation.batches import open_batch
 from driftline.pipelines.annotation.server import answer_store_of
 from driftline.pipelines.demo.draw import photo
-from driftline.pipelines.forecast.needs import forecast
+from driftline.pipelines.forecast import forecast
 from driftline.pipelines.run.living import borders_if_grown, grow
 from driftline.pipelines.run.runner import plan, run
 from driftline.pipelines.run.stage import Context

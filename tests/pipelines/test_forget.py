@@ -18,14 +18,13 @@ from driftline.curate.core.errors import BadInput, Busy, MissingFile
 from driftline.curate.metadata.released_ids import released_ids
 from driftline.curate.metadata.withdrawals import today
 from driftline.curate.release import Release
-from driftline.curate.store.database import open_store, register_run
+from driftline.curate.store.database import open_store
 from driftline.curate.validation.answers.answers import KEY, hashed
 from driftline.curate.validation.answers.stored import deletions
 from driftline.curate.validation.asking.batches import NONE
 from driftline.pipelines.annotation.answer_store import COLUMNS
-from driftline.pipelines.annotation.batches import open_batch
+from driftline.pipelines.annotation.batches import open_batch, questions
 from driftline.pipelines.annotation.server import answer_store_of
-from driftline.pipelines.forecast.needs import questions
 from driftline.pipelines.run import leaving
 from driftline.pipelines.run.leaving import forget
 from driftline.pipelines.run.living import grow
@@ -66,7 +65,7 @@ def test_no_byte_names_anybody_and_a_later_release_has_the_same_labels_and_says_
     assert len(before) > 10
     plan = forget(context_of(root))
     assert traces(root) == listed, "without --yes nothing is deleted"
-    assert {Path(place["file"]).relative_to(root).as_posix() for place in plan["files"]} == {*listed, KEY}
+    assert {Path(place).relative_to(root).as_posix() for place in plan["files"]} == {*listed, KEY}
     keyed = {name: hashed(name, (root / KEY).read_text()) for name in PEOPLE}
     done = forget(context_of(root), yes=True)
     assert (done["answers"], done["people"], done["images"]) == (46, 2, 23)
@@ -211,13 +210,10 @@ def test_a_run_without_a_release_or_without_people_has_nothing_to_forget(root: P
         forget(context_of(finished))
 
 
-def test_the_command_lists_first_and_names_other_runs_with_the_store(root: Path) -> None:
-    with open_store(root / "store") as store:
-        register_run(store, root.parent / "other")
+def test_the_command_lists_first(root: Path) -> None:
     shown = driftline("forget", str(root)).stdout
     assert "to be deleted: 46 answers of 2 people to 23 images; verdicts and counts stay" in shown
-    assert f"{root.parent / 'other'} uses the same store: forget there first" in shown
-    assert shown.splitlines()[-2] == "Add --yes to delete them."
+    assert shown.splitlines()[-1] == "Add --yes to delete them."
     assert dl.forget(root, yes=True)["deleted"]
     assert driftline("forget", str(root), "--yes").stdout.splitlines()[0] == "There is nothing to delete."
 

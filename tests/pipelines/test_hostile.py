@@ -10,6 +10,7 @@ from support.console import inside
 from support.small_runs import unpacked
 
 from driftline.pipelines.cli import app as application
+from driftline.pipelines.cli.imports import add_imports
 
 VALUES = ("", "-1", "nan", "a=[", "x" * 5000, "\udcff", "{folder}", "{file}", "{file}/inside", "{nowhere}")
 # Required words of commands that do more with them than refuse; {…} are places of the test.
@@ -39,6 +40,7 @@ def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, An
         yield " ".join(path), command
 
 
+add_imports([])
 COMMANDS = dict(commands(typer.main.get_command(application.app)))
 
 

@@ -16,11 +16,11 @@ from driftline.curate.core.atomic_io import write_parquet
 from driftline.curate.core.registry import Entry
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.images.changes import kinds_of
+from driftline.curate.metadata.clocks import reset_clocks
 from driftline.curate.release import Release
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.demo.draw import CONCEPTS
 from driftline.pipelines.demo.world import RESET_DAY
-from driftline.pipelines.forecast.sample import resets
 from driftline.pipelines.reporting.photos import trace
 from driftline.pipelines.run.runner import plan, run, status
 from driftline.pipelines.run.stage import Context, Counts
@@ -73,10 +73,11 @@ def test_what_was_done_to_odd_pictures_is_counted_from_fetch_to_the_pages(journe
 
 def test_photos_of_a_reset_clock_are_left_out_as_a_plan_advises(journey: Path) -> None:
     files = sorted((folder_of(journey, "ingest") / "table").glob("*.parquet"))
-    (day,) = resets(pq.read_table(files))
-    assert day == RESET_DAY
-    kept = pq.read_table(sorted((folder_of(journey, "filter") / "table").glob("*.parquet")))
-    assert resets(kept) == {}
+    kept = sorted((folder_of(journey, "filter") / "table").glob("*.parquet"))
+    for paths, days in ((files, [RESET_DAY]), (kept, [])):
+        table = pq.read_table(paths)
+        clocks = pc.coalesce(table["taken"], table["uploaded"]).to_pylist()
+        assert list(reset_clocks(clocks, table["extra"].to_pylist())) == days
     dropped = {e["stage"]: e["counts"]["dropped"] for e in status(context(journey))}["filter"]["own_filter"]
     assert dropped > 10
     assert f"own filter {dropped}" in (journey / "report" / "index.html").read_text(encoding="utf-8")

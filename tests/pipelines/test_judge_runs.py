@@ -11,7 +11,7 @@ from support.vision_server import vision_server
 
 from driftline.curate.core.atomic_io import read_json
 from driftline.curate.release.packing import FetchedImages
-from driftline.pipelines.forecast.needs import questions
+from driftline.pipelines.annotation.batches import questions
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.state import folder_of
 

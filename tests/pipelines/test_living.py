@@ -21,8 +21,8 @@ from support.living import Town, answer, context, counted, linked_copy, requests
 from driftline.curate.core.errors import BadInput, Busy, Unconfirmed
 from driftline.curate.store.database import FORMAT, open_store
 from driftline.pipelines.annotation.server import answer_store_of
-from driftline.pipelines.forecast.needs import forecast
-from driftline.pipelines.forecast.text import text
+from driftline.pipelines.commands.build import plan_text as text
+from driftline.pipelines.forecast import forecast
 from driftline.pipelines.reporting.photos import trace
 from driftline.pipelines.run.living import grow, heal
 from driftline.pipelines.run.runner import plan, run

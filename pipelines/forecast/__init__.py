@@ -1,1 +1,0 @@
-"""What a run will need, before it runs."""
