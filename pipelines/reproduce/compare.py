@@ -10,16 +10,17 @@ from typing import Any, Literal
 
 from driftline.curate.core.atomic_io import write_bytes, write_json
 from driftline.eval.plotting.charts import Section
+from driftline.eval.protocol import PROTOCOLS
 from driftline.eval.reporting.markup import environment, render, table
-from driftline.pipelines.reproduce.items import Cell
+from driftline.pipelines.reproduce.items import Cell, Item
 
 Verdict = Literal["within interval", "same order", "differs", "no value in print"]
 AGREE = 0.75  # share of the row's other learners that stand on the paper's side of it
 HEADS = ("", "learner", "score", "paper", "ours", "95 %", "difference", "seeds", "n", "verdict", "not as in the paper")
 ABOUT = (
-    "within interval: the printed value lies in the 95 % interval of ours, over seeds and test samples. same order: it "
-    "does not, but three of four of the row's other learners that the paper puts clearly above or below are on the "
-    "same side in ours."
+    "within interval: the printed value lies in the 95 % interval of ours, over seeds and, for the score that ranks, "
+    "test samples. same order: it does not, but three of four of the row's other learners that the paper puts clearly "
+    "above or below are on the same side in ours."
 )
 
 
@@ -34,7 +35,7 @@ class Row:
     score: str
     ours: float
     low: float
-    """lower end of the 95 % interval of ours, over seeds and test samples"""
+    """lower end of the 95 % interval of ours, over seeds and, for the score that ranks, test samples"""
     high: float
     paper: float | None
     seeds: int
@@ -50,20 +51,26 @@ class Row:
         return asdict(self) | {"difference": difference}
 
 
-def rows_of(item: str, cell: Cell, document: Mapping[str, Any], best_of: Mapping[str, Sequence[str]]) -> list[Row]:
+def scores_of(item: Item, cell: Cell) -> list[str]:
+    """The scores of a cell's protocol that the item prints, in any of its cells; all, if it only draws."""
+    printed = {score for one in item.cells for of in one.printed.values() for score in of}
+    own = [score.name for score in PROTOCOLS[cell.protocol].scores]
+    return [name for name in own if name in printed] or own
+
+
+def rows_of(item: Item, cell: Cell, document: Mapping[str, Any], best_of: Mapping[str, Sequence[str]]) -> list[Row]:
     """A row for each learner and score of a cell, without verdict."""
-    scores = dict.fromkeys(score for of in cell.printed.values() for score in of)
     rows = []
     for result in document["results"]:
         n = sum(result.get("classes", {}).get("n", ()))
         own = result.get("told", {}).get("draws") == "own"
         lacks = ", ".join(filter(None, [cell.lacks, "own draws of samples" if own else ""]))
-        for score in scores or list(result["scores"])[:1]:
+        for score in scores_of(item, cell):
             if (mean := result["scores"][score]["mean"]) is not None:
                 parts = [result.get(name, {}).get(score) or 0.0 for name in ("ci95", "ci95_samples")]
                 half = hypot(*parts)
                 paper = cell.printed.get(result["learner"], {}).get(score)
-                rows.append(Row(item, cell.row, result["learner"], score, mean, mean - half, mean + half, paper,
+                rows.append(Row(item.name, cell.row, result["learner"], score, mean, mean - half, mean + half, paper,
                                 len(result["seeds"]), n, because=lacks))  # fmt: skip
     return [_best(row, rows, best_of) for row in rows]
 

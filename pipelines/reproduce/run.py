@@ -157,7 +157,7 @@ class Work:
                 skipped |= {
                     f"{cell.row}: {s['learner']} was skipped: {s['because']}": None for s in document["skipped"]
                 }
-                found = compare.rows_of(item.name, cell, document, self.paper.best_of)
+                found = compare.rows_of(item, cell, document, self.paper.best_of)
                 groups.setdefault(cell.group or cell.row, []).extend(found)
                 rows += found if item.kind == "scores" else []
                 try:

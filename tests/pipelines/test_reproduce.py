@@ -21,7 +21,7 @@ from driftline.curate.core.seeding import rng_for
 from driftline.eval.experiment.learner_spec import spec_of
 from driftline.pipelines.reproduce import seq_to_final
 from driftline.pipelines.reproduce.compare import Row, judged, means_of, rows_of, written
-from driftline.pipelines.reproduce.items import Cell
+from driftline.pipelines.reproduce.items import Cell, Item
 from driftline.pipelines.reproduce.run import PAPERS, Work, chosen, paper_named
 
 LISTED = {  # tables and figures of each paper [spec/papers_gap.md, section 3]
@@ -84,7 +84,7 @@ class TestVerdicts:
         results = [{"learner": name, "seeds": [0], "scores": {"final": {"mean": mean}}}
                    for name, mean in (("sft", 0.5), ("sft-linear", 0.58))]  # fmt: skip
 
-        rows = rows_of("table-2", cell, {"results": results}, {"sft": ("sft", "sft-linear")})
+        rows = rows_of(Item("table-2", "", cells=[cell]), cell, {"results": results}, {"sft": ("sft", "sft-linear")})
 
         assert [(one.learner, one.ours, one.paper) for one in rows] == [("sft", 0.58, 0.6), ("sft-linear", 0.58, None)]
 
