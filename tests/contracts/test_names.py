@@ -10,7 +10,7 @@ import pytest
 from contracts.test_protocols import SMALL, pictures
 from contracts.test_settings import alternatives, stream
 from support.console import answer, inside
-from support.helpers import drifting
+from support.helpers import described, drifting
 
 from driftline.curate.core.errors import BadConfig
 from driftline.eval.experiment import runs as run_module
@@ -21,7 +21,8 @@ from driftline.eval.learners import LEARNERS
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.run import evaluate, plan
 
-STREAM = drifting()
+STREAM = described(drifting())
+SMALL_OCRR = {"every": 20, "held_out": 1, "scenario": "categorical"}
 OURS = [name for name, kind in LEARNERS.items() if not (kind.needs.texts or kind.needs.images)]
 
 
@@ -48,37 +49,54 @@ def test_a_setting_in_a_name_counts_for_that_learner(name: str) -> None:
                 assert f"{setting} {value} (" in settings_text(learner.settings(), run.origin)
 
 
-@pytest.mark.parametrize(
-    ("protocol", "name", "setting", "values", "more"),
-    [
-        ("near-future", "er-online", "lr", (0.05, 0.005), {"shift": 20, "batch": 10, "prefix": 0}),
-        ("clear-iid", "finetune", "epochs", (2, 3), {}),
-        ("clear-streaming", "knn", "k", (1, 3), {}),
-    ],
-)
-def test_record_csv_and_page_have_the_value_that_trained(protocol, name, setting, values, more, tmp_path, monkeypatch):
+# protocol → learner: setting, value in its name, value by --set. A learner of each family that runs on arrays, and a
+# setting of each kind: whole number, number, number or word, choice, yes or no.
+TRAINED: dict[str, dict[str, tuple[str, Any, Any]]] = {
+    "clear-iid": {
+        "finetune": ("epochs", 2, 3), "reservoir": ("alpha", "dynamic:0.5", 2.0), "ewc": ("strength", 10.0, 0.5),
+        "ridge": ("intercept", False, True), "zero-shot": ("logit_scale", 30.0, 60.0),
+    },
+    "clear-streaming": {"knn": ("k", 1, 3), "slda": ("priors", "observed", "uniform")},
+    "near-future": {"er-online": ("lr", 0.05, 0.005), "blind": ("k", 2, 3)},
+    "ocrr": {"bounded-reservoir": ("capacity", 20, 30), "online-linear": ("classes", "open", "closed")},
+    "seq-to-final": {"to-final": ("regulariser", "previous-l2", "l1")},
+}  # fmt: skip
+BRIEF = {"clear-iid": {"reservoir.epochs": 1, "ewc.epochs": 1}, "ocrr": {"online-linear.epochs": 1} | SMALL_OCRR}
+
+
+def test_one_learner_of_each_family_trains() -> None:
+    families = {LEARNERS[name].guide.family for of in TRAINED.values() for name in of}
+    assert {LEARNERS[name].guide.family for name in OURS} == families
+
+
+@pytest.mark.parametrize("protocol", TRAINED)
+def test_record_csv_and_page_have_the_value_that_trained(protocol, tmp_path, monkeypatch):
     trained: dict[str, Any] = {}
     finish = run_module._finish
 
     def noted(on: Any, grid: Any, job: Any, run: Any, ran: Any) -> Any:
-        trained[run.identity["learner"]] = getattr(ran.learner, setting)
+        trained[job.name] = getattr(ran.learner, TRAINED[protocol][job.name.partition("(")[0]][0])
         return finish(on, grid, job, run, ran)
 
     monkeypatch.setattr(run_module, "_finish", noted)
-    learners, settings = [name, f"{name}({setting}={values[0]})"], more | {setting: values[1]}
-    said = plan(STREAM, protocol, learners, [0], settings).settings
-    found = evaluate(STREAM, protocol, learners, [0], settings, tmp_path / "runs")
-    expected = dict(zip(learners, reversed(values), strict=True))
+    expected, settings = {}, SMALL.get(protocol, {}) | BRIEF.get(protocol, {})
+    for name, (setting, of_name, of_set) in TRAINED[protocol].items():
+        expected |= {f"{name}({setting}={of_name})": of_name, name: of_set}
+        settings = settings | {f"{name}.{setting}": of_set}
+    key = {learner: TRAINED[protocol][learner.partition("(")[0]][0] for learner in expected}
+    on = pictures() if protocol == "seq-to-final" else STREAM
+    said = plan(on, protocol, list(expected), [0], settings).settings
+    found = evaluate(on, protocol, list(expected), [0], settings, tmp_path / "runs")
     assert trained == expected
-    assert {r["learner"]: r["settings"][setting] for r in found["results"]} == expected
+    assert {r["learner"]: r["settings"][key[r["learner"]]] for r in found["results"]} == expected
     records = [json.loads(path.read_text()) for path in (tmp_path / "runs").rglob("run.json")]
-    assert {about["learner"]: about["settings"][setting] for about in records} == expected
-    assert all(f"{setting} {value} (" in said[learner] for learner, value in expected.items())
+    assert {about["learner"]: about["settings"][key[about["learner"]]] for about in records} == expected
+    assert all(f"{key[learner]} {value} (" in said[learner] for learner, value in expected.items())
     write(results_of([tmp_path / "runs"]), tmp_path / "page", formats=("csv",))
     table = pd.read_csv(tmp_path / "page" / "scores.csv")
-    assert {row.learner: json.loads(row.settings)[setting] for row in table.itertuples()} == expected
+    assert {row.learner: json.loads(row.settings)[key[row.learner]] for row in table.itertuples()} == expected
     page = (tmp_path / "page" / "index.html").read_text()
-    assert all(learner in page for learner in learners)
+    assert all(learner in page for learner in expected)
 
 
 def test_a_value_that_every_name_has_already_is_refused() -> None:
@@ -91,9 +109,6 @@ def test_a_value_that_every_name_has_already_is_refused() -> None:
 def test_what_a_name_says_is_not_chosen(tmp_path: Path) -> None:
     found = evaluate(STREAM, "clear-iid", ["knn", "knn(k=3)"], [0], tune={"k": [1, 5]}, out=tmp_path)["results"]
     assert [result["settings"].get("tune") for result in found] == [{"k": [1, 5]}, None]
-
-
-SMALL_OCRR = {"every": 20, "held_out": 1, "scenario": "categorical"}
 
 
 def test_several_values_of_a_protocols_setting_run_one_after_the_other(tmp_path: Path) -> None:
