@@ -136,7 +136,8 @@ class Work:
             if not lost:
                 settings = {k: str(self.data / v.path) if isinstance(v, Need) else v for k, v in one.settings.items()}
                 one = replace(one, seeds=self.seeds or one.seeds, settings=settings)
-                cells.setdefault(fingerprint([one.stream, list(one.learners), settings]), one)
+                key = [one.stream, one.protocol, one.preset, list(one.learners), settings]
+                cells.setdefault(fingerprint(key), one)
         return list(cells.values()), list(missing)
 
     def _item(self, item: Item, cells: Sequence[Cell]) -> tuple[list[Row], list[str], list[str]]:

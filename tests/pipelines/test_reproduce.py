@@ -252,6 +252,9 @@ def test_clear_quick(tmp_path: Path) -> None:
     assert {one["item"] for one in rows} == set(items.split(","))
     nap = [one for one in rows if (one["item"], one["learner"]) == ("table-2", "nap")]
     assert {one["score"]: one["paper"] for one in nap if "iid" in one["row"]}["in_domain"] == "0.867"
+    assert {one["row"] for one in rows if one["item"] == "table-2"} == {
+        f"moco-yfcc-b0, linear, {protocol}" for protocol in ("clear-iid", "clear-streaming")
+    }
     assert "clip.npz" in " ".join(json.loads((tmp_path / "out" / "table.json").read_text())["items"][2]["because"])
 
 
