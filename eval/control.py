@@ -17,7 +17,6 @@ from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.experiment.inputs import several
 from driftline.eval.experiment.learner_spec import spec_of
 from driftline.eval.experiment.settings import setting_names
 from driftline.eval.plain import plain
@@ -26,6 +25,7 @@ from driftline.eval.protocols.clear.protocol import EqualIid, EqualStreaming, Ii
 from driftline.eval.results import Results
 from driftline.eval.rows import CONTROL, Run, folder_name, stored_name
 from driftline.eval.run import evaluate as run_all
+from driftline.eval.run import several
 from driftline.eval.scoring.net import (
     LOSS,
     NO_CONTROL,

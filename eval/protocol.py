@@ -28,11 +28,10 @@ from driftline.curate.core.errors import (
 )
 from driftline.curate.core.registry import Registry
 from driftline.eval.checkpoint import Checkpoint
-from driftline.eval.experiment.rehearsal import rehearsal
 from driftline.eval.experiment.settings import check_instance, check_names
 from driftline.eval.learner import Learner, Task
 from driftline.eval.rows import Row
-from driftline.stream_builder.stream import Step, Stream
+from driftline.stream_builder.stream import Split, Step, Stream
 
 Document = Mapping[str, Any]  # of `driftline eval --json`
 Floats = npt.NDArray[np.float64]
@@ -74,6 +73,9 @@ class Score:
 
 MAJORITY = "most frequent class so far"  # by training labels: the answer of a reference in each table
 OF_CLASSES = (Score("balanced_accuracy", "balanced accuracy"), Score("macro_f1", "macro-F1"))  # of every protocol
+REHEARSED = 3  # steps: the fewest with one that has a step before it and is tested on the next
+REHEARSAL_TESTS = 0.2  # share of a step
+LEAST_REHEARSED = 4  # samples of a step
 
 
 @dataclass(frozen=True)
@@ -143,6 +145,36 @@ def mean_of_tests(right: Floats, n: Floats) -> Floats:
     """The same (..., R) → mean of the accuracies (...) of the tests with samples; NaN if none has any."""
     tests = (n > 0).sum(-1)
     return np.where(tests > 0, np.nansum(shares(right, n), -1) / np.maximum(tests, 1), np.nan)
+
+
+def rehearsal(stream: Stream, data: Split, rng: np.random.Generator, steps: int = REHEARSED) -> Stream:
+    """A small stream of training data alone, on which a protocol may run before its scored run: `data` in equal steps
+    with train and test splits, in order of time if times are known, else at random.
+
+    Classes and their labels are those of `stream`. Raises IncompatibleStream for too few samples.
+    """
+    if len(data) < steps * LEAST_REHEARSED:
+        raise IncompatibleStream(
+            f"Settings would be chosen on {len(data)} training samples of {stream.name!r}.",
+            f"Expected at least {steps * LEAST_REHEARSED}.",
+            "Give the setting a value.",
+        )
+    shuffled = rng.permutation(len(data))
+    order = shuffled if data.time is None else shuffled[np.argsort(data.time[shuffled], kind="stable")]
+    parts = []
+    for t, rows in enumerate(np.array_split(order, steps)):
+        is_test = np.zeros(len(rows), bool)
+        is_test[rng.permutation(len(rows))[: max(1, round(REHEARSAL_TESTS * len(rows)))]] = True
+        splits = {"train": data.take(np.sort(rows[~is_test])), "test": data.take(np.sort(rows[is_test]))}
+        parts.append(Step(t, str(t), splits))
+    return Stream(
+        f"{stream.name}: settings",
+        parts,
+        stream.classes,
+        stream.prior,
+        facts=stream.facts,
+        class_texts=stream.class_texts,
+    )
 
 
 @dataclass(frozen=True)

@@ -1,22 +1,24 @@
 """protocol × learner × seed → rows → the scores of `driftline eval --json`."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
+
+import numpy as np
 
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.executor import Executor
 from driftline.eval import outcomes
 from driftline.eval import rows as row_files
 from driftline.eval.experiment.cost_estimate import core_seconds, finished_runs
-from driftline.eval.experiment.inputs import numbers_of, several, stream_of
 from driftline.eval.experiment.jobs import AnyLearner, AnyProtocol, Job, Settings, Setup, jobs_of, settings_text, swept
 from driftline.eval.experiment.presets import left_out
 from driftline.eval.experiment.runs import about_stream, is_finished, place_of, runs_of, shared_runs, shares
 from driftline.eval.experiment.tune import Grid
+from driftline.eval.learner import Learner
 from driftline.eval.results import Results
 from driftline.eval.reveals import label_time_note
 from driftline.eval.rows import Run, folder_name, keep_skipped
@@ -172,6 +174,36 @@ def _all_runs(
             else:
                 failed.setdefault(job.place, str(run))
     return finished, failed
+
+
+def stream_of(stream: Any, hashed: bool = False) -> Stream:
+    """A stream, or that of a folder. hashed: of one in memory hash the content, so that stored rows are its own. Raises
+    BadConfig for anything else."""
+    if isinstance(stream, str | Path):
+        return Stream.load(stream)
+    if not isinstance(stream, Stream):
+        expected = "Expected a Stream, or the folder of one; dl.from_arrays and dl.from_table make one of data."
+        raise BadConfig(f"The stream is a {type(stream).__name__}.", expected)
+    return stream.hashed() if hashed else stream
+
+
+def several(learners: Any) -> list[Any]:
+    """One learner, or each of several."""
+    alone = isinstance(learners, str | Learner | type) or hasattr(learners, "fit") or not isinstance(learners, Iterable)
+    return [learners] if alone else list(learners)
+
+
+def numbers_of(seeds: Any) -> list[int]:
+    """0 … seeds - 1 for a number. Raises BadConfig for anything else than whole numbers."""
+
+    def whole(number: Any) -> bool:
+        return bool(isinstance(number, int | np.integer) and not isinstance(number, bool) and number >= 0)
+
+    each = isinstance(seeds, Iterable) and not isinstance(seeds, str)
+    numbers = list(range(seeds)) if whole(seeds) else list(seeds) if each else []
+    if not numbers or not all(map(whole, numbers)):
+        raise BadConfig(f"seeds is {seeds!r}.", "Expected how many, from 1, or a list of whole numbers from 0.")
+    return [int(number) for number in numbers]
 
 
 def draws_of(folder: Path) -> dict[int, Path]:

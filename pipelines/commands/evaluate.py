@@ -363,19 +363,19 @@ def evaluate(
     import warnings
 
     from driftline.curate.core.run_log import RunLog
-    from driftline.eval.experiment import inputs
     from driftline.eval.protocol import PROTOCOLS
+    from driftline.eval.run import numbers_of, several, stream_of
     from driftline.eval.training.sgd_learner import place
 
-    chosen = [one for each in inputs.several(learners) for one in (_chosen(each) if isinstance(each, str) else [each])]
+    chosen = [one for each in several(learners) for one in (_chosen(each) if isinstance(each, str) else [each])]
     listed = [one for each in (protocol if isinstance(protocol, list | tuple) else [protocol])
               for one in (list(PROTOCOLS) if isinstance(each, str) and each == "all" else [each])]  # fmt: skip
     tasks: list[_Task] = []
     for one in stream if isinstance(stream, list | tuple) else [stream]:
         path = Path(one) if isinstance(one, str | Path) else None
-        tasks.append(((path and _draws(path, None)) or inputs.stream_of(one, out is not None), path, chosen))
+        tasks.append(((path and _draws(path, None)) or stream_of(one, out is not None), path, chosen))
     work = _Work(
-        inputs.numbers_of(seeds), _on(place(device), chosen) | dict(settings or {}), None if out is None else Path(out),
+        numbers_of(seeds), _on(place(device), chosen) | dict(settings or {}), None if out is None else Path(out),
         tune or {}, Executor(engine, workers) if workers > 1 or engine != "local" else None, RunLog(), preset, reuse,
         control, equal_data,
     )  # fmt: skip

@@ -54,4 +54,4 @@ ITEMS = (
     _item("figure-12", "Learning rate of ER, CGLM", GRIDS["near-future-figure-12"], ("cglm",)),
 )  # fmt: skip
 PAPER = Paper("Rapid Adaptation in Online Continual Learning: Are We Evaluating It Right?", NEEDS, ITEMS,
-              "Images of 32 × 32 with linear heads, batches of 8, a shift of 8, two updates each, one if fast")  # fmt: skip
+              "Images of 32 × 32 with linear heads, batches and a shift of 8, two updates, one if fast")  # fmt: skip

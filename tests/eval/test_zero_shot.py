@@ -18,7 +18,7 @@ from driftline.curate.core.seeding import rng_for
 from driftline.curate.encoders import spec_of
 from driftline.curate.release import Release
 from driftline.eval.experiment.learner_spec import spec_of as learner_of
-from driftline.eval.experiment.needs import check_stream
+from driftline.eval.experiment.tune import check_stream
 from driftline.eval.learner import Task
 from driftline.eval.learners.zero_shot import ZeroShot
 from driftline.eval.protocol import PROTOCOLS

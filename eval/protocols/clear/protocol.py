@@ -9,9 +9,8 @@ from pydantic import Field
 
 from driftline.curate.core.errors import IncompatibleStream
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.experiment.rehearsal import rehearsal
 from driftline.eval.learner import Learner, Task
-from driftline.eval.protocol import Protocol, Result
+from driftline.eval.protocol import Protocol, Result, rehearsal
 from driftline.eval.protocols.clear import loop
 from driftline.eval.protocols.clear.score import IID, MEASURES, ROLES, STREAMING, by_class, matrix, start
 from driftline.eval.rows import Row

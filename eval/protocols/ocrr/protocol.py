@@ -13,12 +13,11 @@ from driftline.curate.core.atomic_io import fingerprint
 from driftline.curate.core.errors import BadArray
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.experiment.presets import fitting
-from driftline.eval.experiment.rehearsal import rehearsal
 from driftline.eval.experiment.settings import NO_EFFECT
 from driftline.eval.learner import Learner, Task
 from driftline.eval.learners import LEARNERS
 from driftline.eval.memory.correction_ledger import Ledger, verify
-from driftline.eval.protocol import Protocol, Result, Roles, require
+from driftline.eval.protocol import Protocol, Result, Roles, rehearsal, require
 from driftline.eval.protocols.ocrr import loop, policies, scenarios
 from driftline.eval.protocols.ocrr.score import MEASURES, SCORES, decisive, score_of_counts, scored
 from driftline.eval.reveals import check_label_time

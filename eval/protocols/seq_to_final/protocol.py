@@ -11,10 +11,9 @@ from pydantic import Field
 
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.experiment.rehearsal import rehearsal
 from driftline.eval.experiment.settings import NO_EFFECT
 from driftline.eval.learner import Learner, Task
-from driftline.eval.protocol import Protocol, Result, Roles, Score
+from driftline.eval.protocol import Protocol, Result, Roles, Score, rehearsal
 from driftline.eval.protocols.seq_to_final import loop
 from driftline.eval.rows import Row
 from driftline.eval.training.online_learner import chosen_rate
