@@ -24,7 +24,7 @@ from driftline.stream_builder.stream import Stream
 
 MODULE = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")  # package.module:Name as a whole value; dynamic:0.5 is none
 IDENTITY = ("protocol", "protocol_settings", "learner", "settings", "seed", "steps")
-OF_ROW = ("tested_on", "n", "learned_to", "seen", "corrections", "n_correct", "class_n", "class_correct")
+META = ("tested_on", "n", "learned_to", "seen", "corrections")  # what a protocol decides, not a learner
 
 
 def own_code(about: Mapping[str, Any], modules: Container[str]) -> str:
@@ -202,15 +202,29 @@ def rescored(run: Run, stream: Stream) -> str:
 
 
 def _difference(row: Row, expected: Row) -> str:
+    for name in META:
+        if (value := getattr(row, name)) != (right := getattr(expected, name)):
+            return f"its {name} is {value!r}; the protocol gives {right!r}"
+    if bool(row.class_n) != bool(expected.class_n):
+        return "its counts of classes are not those of the protocol"
     if row.answers is None or expected.answers is None:
-        if row.answers is not expected.answers:
-            return "it has no records" if row.answers is None else "it has records of no test"
-    else:
-        for name, what in (("sample", "samples"), ("label", "labels")):
-            if not np.array_equal(getattr(row.answers, name), getattr(expected.answers, name)):
-                return f"its {what} are not those of the stream"
-    for name in OF_ROW:
-        value, right = _json(getattr(row, name)), _json(getattr(expected, name))
-        if value != right:
-            return f"its {name} is {value[:60]}; the protocol gives {right[:60]} for its answers"
+        same = row.answers is expected.answers
+        return "" if same else "it has no records" if row.answers is None else "it has records of no test"
+    for name, what in (("sample", "samples"), ("label", "labels")):
+        if not np.array_equal(getattr(row.answers, name), getattr(expected.answers, name)):
+            return f"its {what} are not those of the stream"
+    return ""
+
+
+def miscounted(run: Run) -> str:
+    """How the counts of a run's rows differ from its own records; "" if they do not."""
+    for k, row in enumerate(run.rows):
+        if row.answers is None:
+            continue
+        label, right = row.answers.label, row.answers.label == row.answers.predicted
+        if row.n_correct != int(right.sum()):
+            return f"row {k}: it says {row.n_correct} right answers, its records have {int(right.sum())}"
+        counts = [np.bincount(of, minlength=len(row.class_n)).tolist() for of in (label, label[right])]
+        if row.class_n and [list(row.class_n), list(row.class_correct)] != counts:
+            return f"row {k}: its counts of classes are not those of its records"
     return ""

@@ -14,7 +14,7 @@ from driftline.curate.core.errors import BadConfig, BadInput, BadPlugin, Driftli
 from driftline.curate.core.registry import Registry
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.experiment.code import ours
-from driftline.eval.leaderboard.repeating import own_code, reach, repeat, rescored
+from driftline.eval.leaderboard.repeating import miscounted, own_code, reach, repeat, rescored
 from driftline.eval.leaderboard.submission import documents_of, modules_of, opened, runs_of, with_records
 from driftline.eval.learners import LEARNERS
 from driftline.eval.protocol import PROTOCOLS
@@ -174,6 +174,8 @@ def _rescored(run: Run, stream: Stream | None) -> tuple[str, str]:
     if any(row.answers is None and row.n_correct for row in run.rows):
         some = any(row.answers is not None for row in run.rows)
         return ("a row with right answers has no records", "") if some else ("", "it has no outcomes")
+    if wrong := miscounted(run):
+        return wrong, ""
     if stream is None:
         return "", "its stream is not here"
     if run.about.get("tests", tested(run.rows)) != tested(run.rows):

@@ -123,7 +123,8 @@ class TestFiles:
         theirs = forged(tmp_path / "theirs.zip", changes)
         words = ["--stream", str(fixtures / "finished-stream"), "--again", "1"]
         done = driftline("verify", str(theirs), *words)
-        assert done.returncode == 1
+        assert done.returncode == (0 if "net" in changes else 1)
+        assert "names a Python module" in done.stdout + done.stderr
         assert "Traceback" not in done.stderr
         assert not trap.exists()
 

@@ -142,8 +142,8 @@ def bomb(members: Members) -> None:
 
 
 ATTACKS: dict[str, tuple[Callable[[Members], Any], str]] = {
-    "invented rows": (all_right, "its n_correct is 30; the protocol gives"),
-    "one sample in each test": (one_sample, "its samples are not those of the stream"),
+    "invented rows": (all_right, "it says 30 right answers, its records have"),
+    "one sample in each test": (one_sample, "its n is 1; the protocol gives 30"),
     "labels of its own": (labels_of_its_own, "its labels are not those of the stream"),
     "other samples": (lambda m: records(m, cell(sample=0)), "its samples are not those of the stream"),
     "rows of another learner": (swapped, "0000: "),
@@ -157,15 +157,15 @@ ATTACKS: dict[str, tuple[Callable[[Members], Any], str]] = {
     "not a number": (lambda m: rows(m, cell(recall=float("nan"))), "row 0 has a number that is not finite"),
     "infinite": (lambda m: rows(m, cell(seconds=float("inf"))), "row 0 has a number that is not finite"),
     "more right than tested": (lambda m: rows(m, cell(n_correct=31)), "31 right of 30"),
-    "counts of classes": (lambda m: rows(m, cell(class_n=[30])), "its class_n is [30]; the protocol gives"),
+    "counts of classes": (lambda m: rows(m, cell(class_n=[30])), "counts of classes are not those of its records"),
     "learned later than it says": (lambda m: rows(m, cell(learned_to=3)), "its learned_to is 3; the protocol gives 0"),
-    "tested on another step": (lambda m: rows(m, cell(tested_on="1")), 'its tested_on is "1"'),
+    "tested on another step": (lambda m: rows(m, cell(tested_on="1")), "its tested_on is '1'"),
     "no outcomes of one row": (lambda m: records(m, lambda r: [x for x in r if x["row"]]), "has no records"),
     "swapped seed": (lambda m: about(m, "0004", seed=1), "not those of the stream"),
     "the same run twice": (twice, "is a run that is there twice"),
     "other protocol settings": (
         lambda m: about(m, protocol_settings={"splits": "seeded", "test_share": 0.3}),
-        "its samples are not those of the stream",
+        "its n is 30; the protocol gives",
     ),
     "unknown protocol setting": (lambda m: about(m, protocol_settings={"x": 1}), "Iid has no setting 'x'"),
     "other protocol": (lambda m: about(m, protocol="clear-streaming", protocol_settings={}), "the protocol gives"),
