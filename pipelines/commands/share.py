@@ -109,7 +109,7 @@ def _submission(path: Path, streams: Sequence[Path], again: int | None, public_v
         checked = len({run["run"] for run in [*verdict.again, *verdict.not_again]}) - len(verdict.unverified)
         lines.append(f"{verdict.name} holds: {checked} runs verified, {len(verdict.again)} of them run again")
     differs = IntegrityError(f"{verdict.name} does not hold: {' '.join(verdict.problems)}")
-    return Shown(asdict(verdict), "\n".join(lines), problem=None if verdict.holds else differs)
+    return Shown(verdict.plain(), "\n".join(lines), problem=None if verdict.holds else differs)
 
 
 @action(
