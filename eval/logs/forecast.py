@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from driftline.eval.logs.causes import Stale, half_of, of_labels
 from driftline.eval.logs.cells import Cells, Ints
-from driftline.eval.logs.trend import FREE, Line
+from driftline.eval.logs.trend import FREE, Line, Stale, half_of, of_labels
 from driftline.eval.scoring.bands import Band, Floats, Z
 
 HORIZON = 3  # periods after the last one of the log

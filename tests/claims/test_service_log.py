@@ -8,7 +8,7 @@ import pytest
 from support import log_worlds as worlds
 from support.log_worlds import aged, log_of
 
-from driftline.eval.logs.causes import half_of
+from driftline.eval.logs.trend import half_of
 from driftline.eval.reporting.logs.ages import Ages
 
 LOGS = 100

@@ -11,9 +11,8 @@ import numpy as np
 from markupsafe import Markup
 
 from driftline.curate.core.errors import BadConfig
-from driftline.eval.logs.age import Aged
+from driftline.eval.logs.age import Aged, one_season
 from driftline.eval.logs.forecast import Ahead
-from driftline.eval.logs.notes import one_season
 from driftline.eval.logs.periods import day_of
 from driftline.eval.plain import plain
 from driftline.eval.reporting.answer import Answer
