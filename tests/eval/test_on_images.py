@@ -4,8 +4,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from driftline.curate.core.seeding import rng_for
+from driftline.eval.experiment.learner_spec import spec_of
+from driftline.eval.learner import Task
 from driftline.eval.learners.closed_forms import NearestMean
 from driftline.eval.run import evaluate
 from driftline.stream_builder.stream import Split, Step, Stream
@@ -57,3 +60,19 @@ def test_steps_that_end_with_one_batch_are_tested_once_each() -> None:
     (result,) = evaluate(uneven(), "near-future", [Asked], settings=settings)["results"]
     assert [n for n in asked if n in (60, 3, 1, 20, 2)] == [60, 3, 1, 60, 3, 1, 20, 2]
     assert np.isfinite(np.array(result["matrix"], float)[np.tril_indices(5)]).all()
+
+
+@pytest.mark.parametrize(
+    ("spec", "whole"), [("finetune", True), ("er-online", True), ("ace", True), ("cosine-fc", True), ("fc-only", False)]
+)
+def test_what_the_papers_train_whole_moves_every_tensor(spec: str, whole: bool) -> None:
+    """Figure 6 of near-future accuracy: CosineFC replaces the classifier of ER, and FC-Only trains it alone."""
+    learner = spec_of(f"{spec}(net={NET},lr=0.1)")()
+    first = uneven().steps[0]["train"]
+    learner.begin(Task(3, (16, 16, 3), None, 20, 1.0), rng_for(0))
+    tensors = list(learner.head.module.named_parameters())  # type: ignore[attr-defined]
+    before = [tensor.detach().clone() for _, tensor in tensors]
+    for start in range(0, 60, 20):
+        learner.learn(first.x[start : start + 20], first.y[start : start + 20])
+    moved = [name for (name, tensor), old in zip(tensors, before, strict=True) if not torch.equal(tensor, old)]
+    assert len(moved) == (len(tensors) if whole else 2)
