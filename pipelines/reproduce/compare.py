@@ -52,8 +52,9 @@ class Row:
 
 
 def scores_of(item: Item, cell: Cell) -> list[str]:
-    """The scores of a cell's protocol that the item prints, in any of its cells; all, if it only draws."""
-    printed = {score for one in item.cells for of in one.printed.values() for score in of}
+    """The scores that are printed of a cell, else those of the item's other cells; all, if it only draws."""
+    cells = [cell] if cell.printed else item.cells
+    printed = {score for one in cells for of in one.printed.values() for score in of}
     own = [score.name for score in PROTOCOLS[cell.protocol].scores]
     return [name for name in own if name in printed] or own
 
