@@ -23,7 +23,7 @@ from driftline.curate.core.atomic_io import read_json, write_parquet
 from driftline.curate.core.errors import DriftlineError, Shortage, explained
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.embedding.features import encoder_name
-from driftline.curate.encoders.weights import KNOWN, hub, is_here, reachable, repository_of, unreachable
+from driftline.curate.encoders.weights import KNOWN, hub, hub_answers, is_here, repository_of, unreachable
 from driftline.curate.fetch.address_guard import mostly_private
 from driftline.curate.fetch.job import rules_of
 from driftline.curate.metadata.clocks import PRECISION, contradicted, reset_clocks
@@ -339,7 +339,7 @@ def _model(context: Context, needed: bool) -> dict[str, Any]:
     repository = None if is_own else repository_of(spec.model, spec.weights)
     if repository is None or is_here(repository):
         return document | {"state": "here"}
-    model, state = KNOWN.get(f"{spec.model}:{spec.weights}"), "to download" if reachable(hub()) else "missing"
+    model, state = KNOWN.get(f"{spec.model}:{spec.weights}"), "to download" if hub_answers() else "missing"
     size = model.megabytes if model else None
     return document | {"state": state, "server": urlsplit(hub()).hostname, "megabytes": size}
 

@@ -8,7 +8,6 @@ import csv
 import os
 import re
 import shutil
-import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -18,7 +17,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 from driftline.curate.core.atomic_io import write_text
 from driftline.curate.core.errors import BadConfig, UnknownName, Unreachable, available, did_you_mean, reason
@@ -177,22 +175,6 @@ def within(seconds: float, work: Callable[[], bool]) -> bool:
     return bool(answers and answers[0])
 
 
-def reachable(url: str, seconds: float = PATIENCE) -> bool:
-    """Whether a connection to the server of a URL, or the proxy before it, can be opened in time; nothing is sent."""
-    scheme = urlsplit(url).scheme
-    place = urlsplit(getproxies().get(scheme) or url)
-    port = place.port or (443 if place.scheme == "https" else 80)
-
-    def connects() -> bool:
-        with suppress(OSError, ValueError):
-            for *_, address in socket.getaddrinfo(place.hostname, port, type=socket.SOCK_STREAM):
-                with suppress(OSError), socket.create_connection((str(address[0]), port), seconds):
-                    return True
-        return False
-
-    return within(seconds, connects)
-
-
 def hub() -> str:
     """The address of the hub; HF_ENDPOINT names another one."""
     from huggingface_hub import constants
@@ -201,36 +183,29 @@ def hub() -> str:
 
 
 def hub_answers() -> bool:
-    """Whether weights can be downloaded now."""
-    from huggingface_hub import constants
+    """Whether weights can be downloaded now: by one request without a repetition, because the libraries that load
+    models repeat each of theirs for minutes."""
+    from huggingface_hub import constants, get_session
 
-    return not constants.HF_HUB_OFFLINE and reachable(hub())
+    def answers() -> bool:
+        with suppress(Exception):  # of the network, of whatever library
+            return int(get_session().head(constants.ENDPOINT, timeout=PATIENCE).status_code) < 500
+        return False
+
+    return not constants.HF_HUB_OFFLINE and within(PATIENCE, answers)
 
 
 def offline_copy(model: str, files: Sequence[str]) -> str | None:
     """The first of these files of a model on the hub that is in this machine's cache, if the hub does not answer; None
-    if it does, or would not know such a name. Raises Unreachable within seconds if the model can come from neither.
-
-    One request without a repetition: the libraries that load models repeat each of theirs for minutes.
-    """
-    from huggingface_hub import get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+    if it does, or would not know such a name. Raises Unreachable within seconds if the model can come from neither."""
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
 
     try:
         found = [try_to_load_from_cache(model, file) for file in files]
     except HFValidationError:
         return None
-
-    def answers() -> bool:
-        with suppress(Exception):  # of the network, of whatever library
-            try:
-                get_hf_file_metadata(hf_hub_url(model, files[0]), timeout=PATIENCE)
-            except HfHubHTTPError as error:
-                return error.response.status_code < 500  # as 404, which the library explains
-            return True
-        return False
-
-    if within(PATIENCE, answers):
+    if hub_answers():
         return None
     if copies := [copy for copy in found if isinstance(copy, str)]:
         return copies[0]

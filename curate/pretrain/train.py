@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 import os
 import time
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from driftline.curate.core.atomic_io import fingerprint, read_json, write_bytes, write_json
+from driftline.curate.core.atomic_io import fingerprint, read_json, write_bytes, write_json, writing
 from driftline.curate.core.errors import BadConfig, BadInput
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
@@ -139,6 +138,8 @@ def pretrain(
     continues after the last complete epoch with the same numbers. Raises BadConfig for fewer images than two batches,
     for bfloat16 on a CPU, and for an `out` of other images or settings.
     """
+    import torch
+
     run_log = run_log or RunLog()
     device = resolve_device(device)
     group = ProcessGroup.join(device)
@@ -176,7 +177,8 @@ def pretrain(
                 run_log.write("probe", epoch=epoch + 1, accuracy=probed[-1][1])
             run_log.write("epoch", epoch=epoch + 1, loss=losses[-1], seconds=round(seconds, 1))
             if group.rank == 0 and epoch + 1 < recipe.epochs:
-                write_bytes(out / STATE, _bytes(training.state() | {"key": key, "told": [losses, probed, seconds]}))
+                with writing(out / STATE) as file:
+                    torch.save(training.state() | {"key": key, "told": [losses, probed, seconds]}, file)
     facts = identity | {
         "key": key,
         "images": n,
@@ -204,14 +206,6 @@ def _finish(out: Path, moco: Moco, facts: dict[str, Any]) -> None:
     write_bytes(out / WEIGHTS, save(weights))
     write_json(out / FACTS, facts)
     (out / STATE).unlink(missing_ok=True)
-
-
-def _bytes(state: dict[str, Any]) -> bytes:
-    import torch
-
-    file = io.BytesIO()
-    torch.save(state, file)
-    return file.getvalue()
 
 
 def _resume(path: Path, key: str, training: Training) -> tuple[list[float], list[tuple[int, float]], float]:

@@ -9,6 +9,7 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -211,7 +212,7 @@ class TestEncoders:
             time.sleep(8 if answer == "silence" else 0)
             raise OSError("no way")
 
-        monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", ask)
+        monkeypatch.setattr("huggingface_hub.get_session", lambda: SimpleNamespace(head=ask))
         begun = time.monotonic()
         with pytest.raises(Unreachable, match="tiny/none is not on this machine, and .* does not answer"):
             spec_of("sentence:tiny/none", "cpu").load()
