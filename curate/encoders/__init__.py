@@ -35,7 +35,7 @@ def _no_images(_: Any) -> Any:
 class Encoder:
     """Base class of encoders. Set `fingerprint` and `width`; implement `prepare` and `images`, or `texts`, or all.
 
-    The constructor is called as `Name(model, weights, device, precision, compiled)` with the settings of `embed`, or
+    The constructor is called as `Name(model, weights, device, precision)` with the settings of `embed`, or
     with the parts of `NAME:MODEL:WEIGHTS`; it may ignore what it does not need. Every process loads its own encoder.
     """
 
@@ -89,8 +89,6 @@ class EncoderSpec(Section):
     """auto, cpu or cuda"""
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """auto: float16 on CUDA, float32 on CPU"""
-    compile: bool = False
-    """torch.compile: a minute at the start, some percent faster afterwards"""
 
     def load(self) -> Encoder:
         """The encoder; a process loads it once."""
@@ -111,7 +109,7 @@ class EmbedSettings(EncoderSpec):
 @lru_cache(maxsize=1)
 def _load(spec: EncoderSpec) -> Encoder:
     kind = ENCODERS.resolve(spec.encoder)
-    encoder: Encoder = kind(spec.model, spec.weights, spec.device, spec.precision, spec.compile)
+    encoder: Encoder = kind(spec.model, spec.weights, spec.device, spec.precision)
     return encoder
 
 
@@ -119,7 +117,7 @@ def spec_of(text: str, device: str = "auto") -> EncoderSpec:
     """Parse KIND:MODEL or KIND:MODEL:WEIGHTS; KIND may be `package.module:Name`. Raises UnknownName, BadConfig.
 
     >>> spec_of("clip:ViT-B-32:openai")
-    EncoderSpec(encoder='clip', model='ViT-B-32', weights='openai', device='auto', precision='auto', compile=False)
+    EncoderSpec(encoder='clip', model='ViT-B-32', weights='openai', device='auto', precision='auto')
     """
     kind, _, rest = text.partition(":")
     if kind not in ENCODERS and "." in kind:

@@ -56,15 +56,13 @@ class Network:
     precision: "auto": float16 on CUDA, float32 on CPU. Vectors of different precisions differ by about 1e-3.
     """
 
-    def __init__(self, forward: Callable[[Any], Any], transform: Any, device: str, precision: str, compiled: bool):
-        import torch
-
+    def __init__(self, forward: Callable[[Any], Any], transform: Any, device: str, precision: str):
         if precision not in PRECISIONS:
             raise BadConfig(f"embed.precision is {precision!r}.", f"Expected one of {', '.join(PRECISIONS)}.")
         if precision == "auto":
             precision = "float16" if device.startswith("cuda") else "float32"
         self.device, self.precision = device, precision
-        self._forward = torch.compile(forward, dynamic=False) if compiled else forward
+        self._forward = forward
         on_image, self._mean, self._std = split_transform(transform)
         self.prepare: Callable[[Any], Any] = Prepare(on_image, self._mean is not None)
 
@@ -119,14 +117,7 @@ class Backbone(Network, Encoder):
     crop of 224, ImageNet's mean and standard deviation; for a pre-trained folder, the size that it was trained at.
     """
 
-    def __init__(
-        self,
-        model: str,
-        weights: str | None = None,
-        device: str = "auto",
-        precision: str = "auto",
-        compiled: bool = False,
-    ) -> None:
+    def __init__(self, model: str, weights: str | None = None, device: str = "auto", precision: str = "auto") -> None:
         import timm
         from torchvision import transforms
 
@@ -152,7 +143,7 @@ class Backbone(Network, Encoder):
                 transforms.Normalize(MEAN, STD),
             ]
         )
-        super().__init__(network, transform, device, precision, compiled)
+        super().__init__(network, transform, device, precision)
 
 
 def loaded(model: str, weights: str, make: Callable[..., Any], new: int = 0) -> Any:

@@ -21,14 +21,7 @@ class Clip(Network, Encoder):
     "cpu" or "cuda".
     """
 
-    def __init__(
-        self,
-        model: str,
-        weights: str | None = None,
-        device: str = "auto",
-        precision: str = "auto",
-        compiled: bool = False,
-    ) -> None:
+    def __init__(self, model: str, weights: str | None = None, device: str = "auto", precision: str = "auto") -> None:
         check_weights(model, weights)  # before the imports, which take seconds
         import open_clip
         import torch
@@ -48,7 +41,7 @@ class Clip(Network, Encoder):
                 "Check embed.model and embed.weights.",
             ) from None
         self._model = clip.eval()
-        super().__init__(self._model.encode_image, transform, device, precision, compiled)
+        super().__init__(self._model.encode_image, transform, device, precision)
         self._tokenize = open_clip.get_tokenizer(name)
         self.fingerprint = self._identity(model, weights)
         with torch.no_grad():
