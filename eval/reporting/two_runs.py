@@ -17,7 +17,7 @@ from driftline.eval.reporting.report import document_of, write
 from driftline.eval.reporting.text import ends, p_text, points
 from driftline.eval.rows import Run, groups
 from driftline.eval.scoring import ranking
-from driftline.eval.scoring.bands import LEAST_SEEDS, Array, holm
+from driftline.eval.scoring.bands import Array, holm
 from driftline.eval.scoring.comparing import ALPHA, compare
 from driftline.eval.scoring.ranking import bound, labels, mean_of
 from driftline.eval.scoring.sums import clusters_of
@@ -139,7 +139,7 @@ def _table(entries: Sequence[dict[str, Any]], paths: Sequence[Path]) -> str:
         f"Learners in both: {len(entries)}. B scores higher with {higher}, lower with {len(clear) - higher}; "
         f"no significant difference (5 %, Holm): {tested - len(clear)}; not testable: {len(entries) - tested}."
     )
-    causes = f" Not testable: no seed in both, fewer than {LEAST_SEEDS}, or rows without outcomes."
+    causes = " Not testable: no seed in both, only one, or rows without outcomes."
     why = causes * (tested < len(entries))
     why += " Uploaders are not known: give --stream." * any(e["uploaders"] == "not known" for e in entries)
     rows = []

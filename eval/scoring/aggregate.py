@@ -135,7 +135,7 @@ def _compare(
 ) -> None:
     """Add to every result the p of its difference from the best one, over other seeds and test samples, after Holm over
     all pairs of the results: the best was selected on the same scores, so any pair could have been the one shown (None:
-    the best itself, no outcomes, fewer than three seeds, or other seeds). Upper bounds are no rivals."""
+    the best itself, no outcomes, one seed, or other seeds). Upper bounds are no rivals."""
     rivals = [k for k, result in enumerate(results) if rival(result)]
     bests = ranking.best(score, (results[k] for k in rivals))
     if len(rivals) < 2 or not bests or (one := compare([runs[k] for k in rivals], clusters)) is None:

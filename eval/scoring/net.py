@@ -20,7 +20,7 @@ from driftline.curate.core.atomic_io import read_json
 from driftline.eval.protocol import stored_protocol
 from driftline.eval.rows import CONTROL, Run
 from driftline.eval.rows import groups as by_settings
-from driftline.eval.scoring.bands import Array, Band, Floats, freedom_of, holm, student
+from driftline.eval.scoring.bands import Array, Band, Floats, holm, interval
 from driftline.eval.scoring.timeline import SECONDS, timeline
 
 Is = Literal["ageing", "none", "not known"]
@@ -196,16 +196,15 @@ def over_samples(runs: Sequence[Run], weights: Floats, groups: Array | None, par
                 score, cluster = np.asarray(score)[kept], cluster[kept]
             if len(cluster):
                 value += float(np.mean(score))
-                sums.append((cluster, np.asarray(score - np.mean(score)) / len(cluster) / len(runs)))
+                count = len(np.unique(cluster))  # of this step, which its mean is from
+                apart = np.asarray(score - np.mean(score)) * np.sqrt(count / max(count - 1, 1))
+                sums.append((cluster, apart / len(cluster) / len(runs)))
         values.append(value)
     if not sums:
         return Sum(0.0, 0.0, 0, np.array(values))
     _, number = np.unique(np.concatenate([cluster for cluster, _ in sums]), return_inverse=True)
     of_cluster = np.bincount(number, np.concatenate([part for _, part in sums]))
-    count = len(of_cluster)
-    return Sum(
-        float(np.mean(values)), float(count / max(count - 1, 1) * (of_cluster**2).sum()), count, np.array(values)
-    )
+    return Sum(float(np.mean(values)), float((of_cluster**2).sum()), len(of_cluster), np.array(values))
 
 
 @dataclass(frozen=True)
@@ -220,20 +219,12 @@ class Sum:
     of_seeds: Floats
     """(S,) the value of each run"""
 
-    def seeds(self) -> tuple[float, int]:
-        """The variance of the mean over other seeds, and its degrees of freedom."""
+    @property
+    def parts(self) -> list[tuple[float, float]]:
+        """Variances over other test samples, and of the mean over other seeds, with their degrees of freedom."""
         count = len(self.of_seeds)
-        return (float(np.var(self.of_seeds, ddof=1)) / count, count - 1) if count > 1 else (0.0, 0)
-
-
-def interval(value: float, variance: float, parts: Iterable[tuple[float, float]]) -> tuple[Band, float]:
-    """A value and its variance, of parts with degrees of freedom → its 95 % interval and the p of 0, by Student's t
-    with Welch–Satterthwaite degrees of freedom."""
-    from scipy.special import stdtr
-
-    free, error = freedom_of(variance, parts), float(np.sqrt(variance))
-    p = 2 * float(stdtr(free, -abs(value) / error)) if error > 0 else float(value == 0)
-    return Band.around(value, float(student(free + 1)) * error), p
+        of_seeds = [(float(np.var(self.of_seeds, ddof=1)) / count, count - 1)] if count > 1 else []
+        return [(self.variance, self.clusters - 1), *of_seeds]
 
 
 def key_of(about: Mapping[str, Any]) -> str:
@@ -336,25 +327,27 @@ def _judged(net: Net, real: Sum, slopes: Floats, draws: Sequence[Draw]) -> Net:
     """With the interval of the net loss, and what follows from it. slopes: (K,) points a year of the draws.
 
     Var = V_test + max(0, s² − V̄_test) + s² / K + V_seed / S: other test samples; what other training samples and
-    visits would change, which the spread of the draws shows; the mean over K draws; other seeds."""
+    visits would change, which the spread of the draws shows; the mean over K draws; other seeds. Where models age they
+    are off their best, and other training samples change more: a model that is d off loses as d², so that its variance
+    over training grows as d², and that over tests, by the answers in which models differ, as d. The interval holds
+    each loss that a test of this loss does not reject, with a variance that is linear between no loss and the net one.
+    """
     if np.isnan(real.variance):
         return replace(net, because="The answers to single test samples are not known here.")
     k, spread, inside = len(slopes), float(np.var(slopes, ddof=1)), float(np.nanmean([one.variance for one in draws]))
-    seeds = len({one.seed for one in draws})
-    of_seeds = real.seeds() if k > seeds else (0.0, 0)
     beyond = max(0.0, spread - inside)
-    variance = real.variance + beyond + spread / k + of_seeds[0]
-    parts = [(real.variance, real.clusters - 1), (spread * (bool(beyond) + 1 / k), k - 1), of_seeds]
-    band, p = interval(float(real.value - slopes.mean()), variance, parts)
+    shared = real.parts[1:] if k > len({one.seed for one in draws}) else []
+    variance = real.variance + beyond + spread / k + sum(part for part, _ in shared)
+    parts = [real.parts[0], (spread * (bool(beyond) + 1 / k), k - 1), *shared]
+    more = beyond * (max(1.0, real.variance / inside) ** 2 - 1) if inside > 0 else 0.0
+    band, p = interval(float(real.value - slopes.mean()), parts, variance, more)
     low, high = float(band.low), float(band.high)
     ends = f"The 95 % interval of its net loss, {low:.1f} to {high:.1f} points a year,"
     missing = f" ({net.draws} of {net.wanted} draws are there)" * (net.draws < net.wanted)
-    if low > 0:
-        return replace(net, is_="ageing", points_per_year=band, p=p, because=f"{ends} is above 0{missing}.")
-    if high < LIMIT:
-        because = f"{ends} ends below {LIMIT:.0f}{missing}."
-        return replace(net, is_="none", points_per_year=band, p=p, because=because)
-    return replace(net, points_per_year=band, p=p, because=f"{ends} has 0 and {LIMIT:.0f} in it{missing}.")
+    found: Is = "ageing" if low > 0 else "none" if high < LIMIT else "not known"
+    why = {"ageing": f"is above 0{missing}", "none": f"ends below {LIMIT:.0f}{missing}",
+           "not known": f"has 0 and {LIMIT:.0f} in it{missing}"}[found]  # fmt: skip
+    return replace(net, is_=found, points_per_year=band, p=p, because=f"{ends} {why}.")
 
 
 def _on_grid(values: Floats) -> Floats:

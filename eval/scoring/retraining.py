@@ -10,13 +10,12 @@ import numpy as np
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.rows import Run
 from driftline.eval.rows import groups as by_settings
-from driftline.eval.scoring.bands import Array, Band, Floats
+from driftline.eval.scoring.bands import Array, Band, Floats, interval
 from driftline.eval.scoring.net import (
     PROTOCOLS,
     Control,
     Sum,
     draws_of,
-    interval,
     matrix_of,
     over_samples,
     pairs_of,
@@ -85,15 +84,12 @@ def retrain_every(runs: Sequence[Run], groups: Array | None, every: Sequence[int
         weights = np.zeros(tested.shape)
         for age in range(k):
             weights[newest[tests] - age, tests] += 1 / k / len(tests)
-        reached, lost = (_band(over_samples(runs, w, groups)) for w in (weights, fresh - weights))
+        reached, lost = (
+            interval(total.value, total.parts)[0]
+            for total in (over_samples(runs, w, groups) for w in (weights, fresh - weights))
+        )
         out.append(Cadence(k, reached.of_share(), lost, 1 / k, seconds / k))
     return out
-
-
-def _band(total: Sum) -> Band:
-    of_seeds = total.seeds()
-    parts = [(total.variance, total.clusters - 1), of_seeds]
-    return interval(total.value, total.variance + of_seeds[0], parts)[0]
 
 
 def harder_data(runs: Sequence[Run], control: Control, groups: Array | None) -> Harder | None:
@@ -129,7 +125,7 @@ def harder_data(runs: Sequence[Run], control: Control, groups: Array | None) -> 
     of_samples = sum(one.variance for one in sums) / 4
     parts = [(of_samples, min(one.clusters for one in sums) - 1), (spread, count - 1)]
     value = float(np.mean([one.value for one in sums]) - of_draws.mean())
-    return Harder(interval(value, of_samples + spread, parts)[0], (best[0], best[1]))
+    return Harder(interval(value, parts)[0], (best[0], best[1]))
 
 
 @dataclass(frozen=True)

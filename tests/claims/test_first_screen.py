@@ -83,6 +83,9 @@ def test_ageing_is_found() -> None:
     nets = [nets_by_hand(planted(seed, **AGES), [False])[0] for seed in range(WORLDS)]
     assert 1 <= np.mean([net.ageing.per_year for net in nets]) <= 1.3
     assert np.mean([net.is_ == "ageing" for net in nets]) >= 0.8
+    truth = np.mean([net.ageing.per_year for net in nets])
+    bands = [net.points_per_year for net in nets if net.points_per_year is not None]
+    assert np.mean([band.low <= truth <= band.high for band in bands]) >= 0.8
 
 
 @pytest.mark.proof("statistics")
