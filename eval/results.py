@@ -87,7 +87,7 @@ class Results(dict[str, Any]):
         rows = [
             {"learner": names[id(result)], "age": age, "unit": about["unit"]}
             | {name: float(getattr(one.curve.accuracy, end)[k]) for name, end in ends.items()}
-            | {"older": float(one.causes.older.value[k])}
+            | {"older": float(one.older.value[k])}
             for result, one in zip(whole["results"], about["results"], strict=False)
             if one is not None
             for k, age in enumerate(one.curve.age.tolist())

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from driftline.eval.logs.cells import Cells
 from driftline.eval.scoring.bands import Array, Band, Floats, Z, freedom_of, share, student
-from driftline.eval.scoring.decay import HalfLife, half_lives
+from driftline.eval.scoring.decay import HalfLife, half_life_of
 from driftline.eval.scoring.sums import Drawn
 
 Ints = npt.NDArray[np.int64]
@@ -199,8 +199,8 @@ def half_life(cells: Cells, curve: Curve, fit: Line, rng: np.random.Generator) -
         both = [k for k in np.flatnonzero(lag == age).tolist() if int(version[k]) in young]
         first = above[:, [young[int(version[k])] for k in both]].sum(1)
         left[:, a] = share(above[:, both].sum(1), first)
-    replicates = Drawn(left[:1], left[1:, None], left[:1, None], np.zeros((0, 1, 1, len(known))), MANY)
-    return half_lives(replicates, curve.lags[known].astype(np.float64), np.array([len(known) > 1]))[0]
+    replicates = Drawn(left[0], left[1:], left[:1], np.zeros((0, 1, len(known))), MANY)
+    return half_life_of(replicates, curve.lags[known].astype(np.float64), len(known) > 1)
 
 
 @dataclass(frozen=True)

@@ -45,14 +45,14 @@ def facts_of(runs: Sequence[Run], stream: Stream | None, resampling: Resampling)
     if first is None:
         return None
     times = first.timeline
-    classes = list(stream.classes) if stream is not None else list(map(str, range(len(first.accuracy_of.value))))
+    classes = list(stream.classes) if stream is not None else list(map(str, range(len(first.curve.accuracy_of.value))))
     about = {"unit": times.unit, "names": list(times.names), "dates": list(times.dates), "classes": classes}
     return about | {"results": aged}
 
 
 def retrained(aged: Ageing) -> bool:
     """Whether a learner has models of several ages whose answers differ: else there is no newer one to compare with."""
-    return bool(np.nan_to_num(aged.causes.older.value).any())
+    return bool(np.nan_to_num(aged.older.value).any())
 
 
 def aged_of(part: Part) -> list[tuple[str, Ageing]]:
@@ -255,7 +255,7 @@ def _fall(r: Mapping[str, Any], first: Ageing, unit: str, nets: bool) -> list[Ce
     if not retrained(aged):
         why = "never retrained" if not r.get("standing") else "never learns"
         return [*cells, Cell(UNKNOWN, why), *[Cell("–")] * (5 if nets else 1)]
-    cells.append(Cell(*interval(aged.causes.older, at)))
+    cells.append(Cell(*interval(aged.older, at)))
     if net is None or net.points_per_year is None:
         gross = Cell(*interval(curve.loss)) if net is None or not nets else Cell(points(net.gross.per_year / 100))
         return [*cells, gross, *([Cell("–", "no control")] + [Cell("–")] * 3 if nets else [])]

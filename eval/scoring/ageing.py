@@ -1,4 +1,4 @@
-"""How models age: accuracy against the time since training, half-lives, and why accuracy falls.
+"""How models age: accuracy against the time since training, half-life, and what newer models do better.
 
 Everything follows from the right answers of tests (trained, tested) by class: see `pairs`. Bands are 95 % intervals
 over seeds and test samples: see `sums`.
@@ -14,19 +14,17 @@ import numpy.typing as npt
 from driftline.eval.rows import Run, groups
 from driftline.eval.scoring.bands import Array, Band, Floats, share
 from driftline.eval.scoring.decay import (
-    Causes,
     Curve,
     HalfLife,
     ages_shown,
     by_lag,
-    causes,
-    half_lives,
+    half_life_of,
     left_over,
     on_same,
     placed,
     slope,
 )
-from driftline.eval.scoring.pairs import Ints, Pairs, constants, sums
+from driftline.eval.scoring.pairs import Ints, Pairs, at, constants, sums
 from driftline.eval.scoring.sums import Drawn, Draws, Resampling, Sums, drawn, draws_of
 from driftline.eval.scoring.timeline import Timeline, timeline
 from driftline.stream_builder.measures.label_correlation import independent
@@ -45,23 +43,15 @@ class Ageing:
     """position of the base lag in `lags`; K if there are only tests on the past"""
     age: Floats
     """(K,) mean time from training to test, in the timeline's unit"""
-    youngest: Floats
-    """(K,) the shortest of these times: where steps are unevenly apart, one lag has many ages"""
-    oldest: Floats
-    """(K,) the longest of these times"""
     pairs: npt.NDArray[np.int64]
     """(K,) number of pairs of training and tested step whose test also has a model at the base lag, its twin; 0 where
     no test has one"""
-    twins: bool
-    """whether each lag from the base lag on has such a pair; a learner that never learned again has none"""
     models: int
     """how many different models were tested: 1 for a learner that never learned again"""
     accuracy: Band
-    """(K,) on the average test: mean of R at the base lag, and the change to it on the same tests; without `twins`, the
+    """(K,) on the average test: mean of R at the base lag, and the change to it on the same tests; without twins, the
     change of the same models since their first tests, which may be easier (see `by_lag`). With tests on the past alone,
     the lag nearest to 0 takes the place of the base lag"""
-    accuracy_of: Band
-    """(C, K) the same for each class"""
     curve: Curve
     """accuracy at the ages that many tests have, on the same tests, and the loss per unit of time"""
     model: Ints
@@ -74,13 +64,12 @@ class Ageing:
     """() change of a model's accuracy per unit of time after its training"""
     half_life: HalfLife
     """of accuracy above chance"""
-    half_life_of: tuple[HalfLife, ...]
-    """(C,) of each class"""
-    causes: Causes
-    """of the lags from the base lag on, `lags[base:]`; NaN where no test has a twin"""
+    older: Band
+    """(K,) what newly trained models do better than those of each lag on the same tests, mean over pairs; of the lags
+    from the base lag on, `lags[base:]`; NaN where no test has a twin"""
     chance: Floats
     """(M,) what the best constant answer by training labels reaches: the share of the tested step's samples of the
-    class that most training samples of the model have. That of a class is 1 / C"""
+    class that most training samples of the model have"""
     chance_by: Literal["training", "tests"]
     """which labels choose the constant answer; "tests", all together, where rows do not say the training labels"""
     seeds: tuple[int, ...]
@@ -122,28 +111,21 @@ def _ageing(runs: Sequence[Run], draws: Draws) -> Ageing | None:
     right, samples = of.total().sum((1, 3)) / of.seeds  # which test the same samples
     width = np.where(bands["r"].low == bands["r"].high, independent(right, samples), 0.0)
     accuracy_on = Band(bands["r"].value, bands["r"].low - width, bands["r"].high + width).of_share()
-    halves = half_lives(found["left"], age[base:], _tested_later(n.sum(-1)[None], pairs))
-    halves_of = half_lives(found["left_of"], age[base:], _tested_later(n.T, pairs))
     return Ageing(
         timeline=times,
         lags=pairs.lags,
         base=base,
         age=age,
-        youngest=np.array([of_lag.min() for of_lag in of_lags]),
-        oldest=np.array([of_lag.max() for of_lag in of_lags]),
         pairs=np.array([both.sum() for both in twins], np.int64),
-        twins=pairs.twins,
         models=len(np.unique(pairs.model)),
         accuracy=bands["accuracy"],
-        accuracy_of=bands["accuracy_of"],
         curve=_curve(pairs, bands),
         model=pairs.model,
         tested=pairs.tested,
         accuracy_on=accuracy_on,
         slope=bands["slope"],
-        half_life=halves[0],
-        half_life_of=tuple(halves_of),
-        causes=Causes(*(bands[name] for name in ("drop", "prior", "harder", "older"))),
+        half_life=half_life_of(found["left"], age[base:], _tested_later(pairs)),
+        older=bands["older"],
         chance=chance,
         chance_by="training" if stated else "tests",
         seeds=tuple(int(run.about["seed"]) for run in runs),
@@ -154,21 +136,18 @@ def _ageing(runs: Sequence[Run], draws: Draws) -> Ageing | None:
 def _numbers(pairs: Pairs, of: Sums, constant: Ints) -> dict[str, Drawn]:
     """All numbers of one learner, with other samples and seeds."""
     places = placed(pairs, pairs.lags[pairs.base :][: ages_shown(_shown(pairs))])[1]
-    width = of.shape[1]
 
     def numbers(right: Array, n: Array) -> dict[str, Array]:
         r, r_of = share(right.sum(-1), n.sum(-1)), np.moveaxis(share(right, n), -1, -2)
         return {
             "r": r,
             "accuracy": by_lag(r, pairs),
-            "accuracy_of": by_lag(r_of, pairs),
             "curve": on_same(r, places),
             "curve_of": on_same(r_of, places),
             "slope": slope(r, pairs, pairs.model),
             "loss": -slope(r, pairs, pairs.tested),
-            "left": left_over(r, _chance(n, constant), pairs)[..., None, :],
-            "left_of": left_over(r_of, np.array(1 / width), pairs),
-            **causes(right, n, pairs),
+            "left": left_over(r, _chance(n, constant), pairs),
+            "older": pairs.means((at(r, pairs.twin) - r)[..., pairs.later], pairs.base),
         }
 
     return drawn(numbers, of)
@@ -197,10 +176,10 @@ def _curve(pairs: Pairs, bands: dict[str, Band]) -> Curve:
     )
 
 
-def _tested_later(n: Array, pairs: Pairs) -> npt.NDArray[np.bool_]:
-    """n (L, M) samples → (L,) whether a model has tests at the base lag and later: a class may have neither."""
+def _tested_later(pairs: Pairs) -> bool:
+    """Whether a model has tests at the base lag and later."""
     first, own = pairs.first[pairs.later], np.arange(len(pairs.model))[pairs.later]
-    return np.asarray(((n[:, own] > 0) & (n[:, first] > 0) & (first >= 0) & (first != own)).any(-1))
+    return bool(((first >= 0) & (first != own)).any())
 
 
 def _chance(n: Array, constant: Ints) -> Array:

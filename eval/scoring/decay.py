@@ -1,4 +1,4 @@
-"""How accuracy falls with the age of a model: by lag, as a slope, as a half-life, on the same tests, and why.
+"""How accuracy falls with the age of a model: by lag, as a slope, as a half-life, and on the same tests.
 r: (..., M) accuracies of tests, NaN: not known."""
 
 import math
@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from driftline.eval.scoring.bands import Array, Band, Floats, quantiles, share
+from driftline.eval.scoring.bands import Array, Band, Floats, quantiles
 from driftline.eval.scoring.pairs import Ints, Pairs, at
 from driftline.eval.scoring.sums import ENDS, Drawn
 
@@ -110,40 +110,28 @@ def falling(values: Array) -> Array:
     return np.where(present, fitted, np.nan)
 
 
-def half_lives(left: Drawn, ages: Floats, later: npt.NDArray[np.bool_]) -> list[HalfLife]:
-    """left: (L, K) as of `left_over`, ages (K,) from the base lag on, later (L,): whether there are tests at two of
-    them → L half-lives."""
+def half_life_of(left: Drawn, ages: Floats, later: bool) -> HalfLife:
+    """left: (K,) as of `left_over`, ages (K,) from the base lag on, later: whether there are tests at two of them."""
     since, value, drawn = ages - ages[0] if len(ages) else ages, np.asarray(left.value, np.float64), left.widened()
     if len(since) > FINEST:
         starts = np.linspace(0, len(since), FINEST, endpoint=False).astype(np.int64)
         since = np.add.reduceat(since, starts) / np.diff([*starts, len(since)])
         value, drawn = (_joined(one, starts) for one in (value, drawn))
-    if len(since) < 2:
-        return [HalfLife(math.nan, math.nan, math.nan, 0.0, 0.0, "no later tests")] * len(value)
-    values, times = (first_below(falling(one), 0.5, since) for one in (value, drawn))
-    present, reached = (~np.isnan(times)).sum(0), np.isfinite(times).sum(0)
-    low, high = quantiles(times, ENDS)
-    half_gone = np.maximum.accumulate(np.nan_to_num(value, nan=np.inf) <= 0.5, -1)
-    again = np.asarray((half_gone & (quantiles(drawn, ENDS)[0] > 0.5)).any(-1))  # beyond its interval
-    found = []
-    for m, time in enumerate(values.tolist()):
-        why: Literal["", "never above chance", "no later tests", "comes back"] = ""
-        if not later[m]:
-            why = "no later tests"
-        elif math.isnan(time) or present[m] < len(times) / 2:
-            why = "never above chance"
-        elif again[m]:
-            why = "comes back"
-        tested = 0.0 if why == "no later tests" else float(since[-1])
-        if why:
-            found.append(HalfLife(math.nan, math.nan, math.nan, 0.0, tested, why))
-            continue
-        fall = float((since * np.nan_to_num(1 - value[m])).sum())
-        spread = float((since**2 * ~np.isnan(value[m])).sum())
-        going_on = 0.5 * spread / fall if math.isinf(time) and fall > 0 else math.nan
-        share = float(reached[m] / present[m])
-        found.append(HalfLife(time, float(low[m]), float(high[m]), share, tested, "", going_on))
-    return found
+    if len(since) < 2 or not later:
+        return HalfLife(math.nan, math.nan, math.nan, 0.0, 0.0, "no later tests")
+    tested, time = float(since[-1]), float(first_below(falling(value), 0.5, since))
+    times = first_below(falling(drawn), 0.5, since)
+    present, reached = int((~np.isnan(times)).sum()), int(np.isfinite(times).sum())
+    if math.isnan(time) or present < len(times) / 2:
+        return HalfLife(math.nan, math.nan, math.nan, 0.0, tested, "never above chance")
+    half_gone = np.maximum.accumulate(np.nan_to_num(value, nan=np.inf) <= 0.5)
+    if (half_gone & (quantiles(drawn, ENDS)[0] > 0.5)).any():  # beyond its interval
+        return HalfLife(math.nan, math.nan, math.nan, 0.0, tested, "comes back")
+    low, high = (float(end) for end in quantiles(times, ENDS))
+    fall = float((since * np.nan_to_num(1 - value)).sum())
+    spread = float((since**2 * ~np.isnan(value)).sum())
+    going_on = 0.5 * spread / fall if math.isinf(time) and fall > 0 else math.nan
+    return HalfLife(time, low, high, reached / present, tested, "", going_on)
 
 
 def _joined(values: Array, starts: Ints) -> Array:
@@ -211,46 +199,3 @@ def on_same(r: Array, places: Ints) -> Array:
     present = ~np.isnan(values)
     count = present.sum(-2)
     return np.where(count > 0, np.where(present, values, 0).sum(-2) / np.maximum(count, 1), np.nan)
-
-
-@dataclass(frozen=True)
-class Causes:
-    """Where a drop comes from, by lag: drop = prior + harder + older, to rounding. K lags from the base lag on.
-
-    A model trained at i loses R[i, i + b] − R[i, j] until step j, where b is the base lag. A fresh model, trained at
-    j − b, splits the loss: what it also lacks on j is the data's, what it does better there is the model's age. The
-    data's part is split again, into other shares of the classes and other accuracies on the same classes
-    [Kitagawa 1955].
-    """
-
-    drop: Band
-    """(K,) what the same models lose, mean over pairs"""
-    prior: Band
-    """(K,) the tests have other shares of the classes"""
-    harder: Band
-    """(K,) fresh models fail there, too, on the same classes"""
-    older: Band
-    """(K,) what fresh models do better on the same tests"""
-
-
-def causes(right: Array, n: Array, pairs: Pairs) -> dict[str, Array]:
-    """Counts (..., M, C) → (..., K) by name, of the lags from the base lag on."""
-    of_class, accuracy = share(n, n.sum(-1, keepdims=True)), share(right, n)  # NaN: not tested
-    cells = [
-        tuple(np.where((places >= 0)[:, None], one[..., places, :], np.nan) for one in (of_class, accuracy))
-        for places in (pairs.first[pairs.later], pairs.twin[pairs.later], np.arange(len(pairs.model))[pairs.later])
-    ]
-    prior_data, of_data = _kitagawa(*cells[0], *cells[1])
-    prior_age, of_age = _kitagawa(*cells[1], *cells[2])
-    prior = prior_data + prior_age  # the second is 0, but for other samples of other seeds
-    of_data, of_age = (np.where(np.isnan(prior), np.nan, part.sum(-1)) for part in (of_data, of_age))
-    prior, harder, older = (pairs.means(part, pairs.base) for part in (prior, of_data, of_age))
-    return {"drop": prior + harder + older, "prior": prior, "harder": harder, "older": older}
-
-
-def _kitagawa(share_a: Array, a: Array, share_b: Array, b: Array) -> tuple[Array, Array]:
-    """Shares and accuracies (..., C) of two tests → the part (...) of Σ share·accuracy's fall that the shares explain,
-    and that of each class's accuracy (..., C). A class that only one test has falls in the first part."""
-    a, b = np.where(np.isnan(a), b, a), np.where(np.isnan(b), a, b)
-    a, b = np.where(np.isnan(a), 0, a), np.where(np.isnan(b), 0, b)
-    return ((share_a - share_b) * (a + b) / 2).sum(-1), (share_a + share_b) / 2 * (a - b)

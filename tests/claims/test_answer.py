@@ -34,7 +34,7 @@ def aged(fresh: float, loss: float, half: float = 0.02, models: int = 3, ages: i
     )  # fmt: skip
     return ns(
         curve=curve, lags=np.array([0, 2])[:ages], base=0, models=models, clustered=True,
-        causes=ns(older=band([0.0, 2 * loss if models > 1 else 0.0][:ages])),
+        older=band([0.0, 2 * loss if models > 1 else 0.0][:ages]),
         half_life=HalfLife(1.5, 1.0, 2.0, 1.0, 2.0), seeds=(0, 1, 2),
     )  # fmt: skip
 

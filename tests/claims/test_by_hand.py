@@ -14,7 +14,7 @@ from driftline.eval.protocols.ocrr.score import scored
 from driftline.eval.rows import Answers as Outcomes
 from driftline.eval.rows import Row, Run
 from driftline.eval.scoring.comparing import compare, ties_of
-from driftline.eval.scoring.decay import half_lives
+from driftline.eval.scoring.decay import half_life_of
 from driftline.eval.scoring.sums import Drawn, combined, draws_of
 from driftline.eval.scoring.timeline import record
 from driftline.stream_builder.builders.sampling import quotas
@@ -25,11 +25,10 @@ from driftline.stream_builder.stream import Split, Step, Stream
 def test_a_half_life_has_the_middle_95_percent_of_its_replicates() -> None:
     """Accuracy 1 when fresh and v a year later: half is gone after .5 / (1 - v) years; here .5 to 1 in equal steps."""
     times = 0.5 + 0.5 * np.arange(1001) / 1000
-    drawn = np.ones((1001, 1, 2, 2))
-    drawn[:, 0, 0, 1] = 1 - 0.5 / times
-    left = drawn[:, :, 0]
-    of_one = Drawn(left[500], left, left[:1], np.zeros((0, 1, *left.shape[1:])), 10**9)
-    (found,) = half_lives(of_one, np.array([0.0, 1.0]), np.array([True]))
+    left = np.ones((1001, 2))
+    left[:, 1] = 1 - 0.5 / times
+    of_one = Drawn(left[500], left, left[:1], np.zeros((0, 1, 2)), 10**9)
+    found = half_life_of(of_one, np.array([0.0, 1.0]), True)
     assert (found.value, found.low, found.high) == pytest.approx((0.75, 0.5125, 0.9875), abs=1e-6)
     assert found.reached == 1
 

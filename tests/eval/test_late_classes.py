@@ -16,7 +16,6 @@ from driftline.eval.learners.neighbours import Acm
 from driftline.eval.reporting.report import write
 from driftline.eval.reporting.terminal import scores_text
 from driftline.eval.run import evaluate
-from driftline.eval.scoring.ageing import ageing
 from driftline.eval.scoring.aggregate import _mean_by_class
 from driftline.stream_builder.stream import Split, Step, Stream
 
@@ -134,17 +133,6 @@ class TestCase37AClassThatABucketDoesNotTest:
         assert [cell == "–" for cell in cells] == [c not in tested for c in range(3)]
         write([document], tmp_path, streams=[stream])
         assert not re.search(r">\s*(nan|None)\s*<", (tmp_path / "protocol-clear-iid.html").read_text(), re.IGNORECASE)
-
-    def test_it_has_no_slope_and_no_half_life_without_later_tests(self) -> None:
-        """Its accuracy after two steps, where there are no tests of it, is neither 0 nor that of others."""
-        runs = evaluate(stream_without({1: [2], 2: [2], 3: [2]}), "clear-iid", ["nearest-mean"]).runs
-        (aged,) = ageing(runs)
-        assert aged is not None
-        assert [half.why for half in aged.half_life_of] == ["", "", "no later tests"]
-        assert np.isnan(aged.half_life_of[2].value)
-        never = ageing(evaluate(stream_without({t: [0] for t in range(STEPS)}), "clear-iid", ["nearest-mean"]).runs)[0]
-        assert never is not None
-        assert never.half_life_of[0].why == "no later tests"
 
     def test_a_seed_that_lacks_it_does_not_stop_the_others(self) -> None:
         """With splits drawn by the seed, the last class may have no tests: then its counts are shorter."""
