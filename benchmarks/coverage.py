@@ -27,8 +27,7 @@ from scipy.special import ndtri
 from driftline.eval.rows import Answers, Row, Run, groups
 from driftline.eval.scoring.ageing import Ageing, ageing
 from driftline.eval.scoring.comparing import compare
-from driftline.eval.scoring.decay import by_lag, falling, first_below, left_over, slope
-from driftline.eval.scoring.pairs import pairs_of
+from driftline.eval.scoring.decay import by_lag, falling, first_below, left_over, pairs_of, slope
 from driftline.eval.scoring.sums import Resampling
 
 Floats = npt.NDArray[np.float64]

@@ -26,20 +26,7 @@ from driftline.eval.results import Results
 from driftline.eval.rows import CONTROL, Run, folder_name, stored_name
 from driftline.eval.run import evaluate as run_all
 from driftline.eval.run import several
-from driftline.eval.scoring.net import (
-    LOSS,
-    NO_CONTROL,
-    PROTOCOLS,
-    Control,
-    Draw,
-    Pairs,
-    key_of,
-    matrix_of,
-    nets_of,
-    over_samples,
-    pairs_of,
-    years_of,
-)
+from driftline.eval.scoring import net
 from driftline.eval.scoring.sums import groups_of
 from driftline.eval.training.closed_form import ClosedForm
 from driftline.eval.visits import invalid, permuted, visits_of
@@ -67,7 +54,7 @@ def controlled(
     of the control, 0 for none; None: 20 for closed forms, if the stream has at least three dated steps and they take at
     most a minute. Runs with several values of a setting of the protocol have none. equal_data: also what models lose
     that all learn the newest n samples, n the training samples of the least step. log: tells the cost before."""
-    if results["protocol"] not in PROTOCOLS or not results.runs:
+    if results["protocol"] not in net.PROTOCOLS or not results.runs:
         return results
     if results.on is not None and len({str(run.about["protocol_settings"]) for run in results.runs}) == 1:
         seeds = list(dict.fromkeys(run.about["seed"] for run in results.runs))
@@ -81,8 +68,8 @@ def controlled(
             found = replace(found, draws=[*found.draws, *equal])
         results.control = found
     clusters = None if results.on is None else groups_of(results.on)
-    for result, net in zip(results["results"], nets_of(results.runs, results.control, clusters), strict=True):
-        result |= {} if net is None else {"ageing": net.said()}
+    for result, one in zip(results["results"], net.nets_of(results.runs, results.control, clusters), strict=True):
+        result |= {} if one is None else {"ageing": one.said()}
     return results
 
 
@@ -120,17 +107,17 @@ class _Task:
     settings: dict[str, Any]
     """of learners"""
     out: Path | None
-    pairs: Pairs
+    pairs: net.Pairs
     more: dict[str, Any]
 
 
-def _control(work: _Work, learners: Sequence[Any], wanted: int | None, log: RunLog | None) -> Control:
+def _control(work: _Work, learners: Sequence[Any], wanted: int | None, log: RunLog | None) -> net.Control:
     """The draws, run or found."""
-    years = years_of(work.runs[0].about)
+    years = net.years_of(work.runs[0].about)
     if wanted is None:
         learners = [one for one in learners if issubclass(spec_of(one).kind, ClosedForm)]
     if wanted == 0 or not learners or years is None or (wanted is None and len(work.stream.steps) < STEPS):
-        return NO_CONTROL
+        return net.NO_CONTROL
     count, protocol = DRAWS if wanted is None else wanted, _protocol(work)
     split = _split(work.stream, protocol, work.seeds[0])
     visits = visits_of(split)
@@ -143,18 +130,20 @@ def _control(work: _Work, learners: Sequence[Any], wanted: int | None, log: RunL
         because = f"It has no control, which would take {cost}: --control {DRAWS} runs it."
     _keep_plan(work, because, count)
     if because:
-        return Control(count, because)
+        return net.Control(count, because)
     numbers = [(kind, k, work.seeds[k % len(work.seeds)]) for k in range(count) for kind in kinds]
-    return Control(count, "", _run(work, learners, numbers, log, f"  control, times permuted: {cost}"))
+    return net.Control(count, "", _run(work, learners, numbers, log, f"  control, times permuted: {cost}"))
 
 
 def _run(
     work: _Work, learners: Sequence[Any], numbers: Sequence[tuple[Any, int, int]], log: RunLog | None, cost: str
-) -> list[Draw]:
+) -> list[net.Draw]:
     """Draws by kind, number and seed."""
     about, protocol = work.runs[0].about, _protocol(work)
-    years = years_of(about)
-    pairs = pairs_of(~np.isnan(matrix_of(work.runs[0])), np.arange(about["steps"]) * 1.0 if years is None else years)
+    years = net.years_of(about)
+    pairs = net.pairs_of(
+        ~np.isnan(net.matrix_of(work.runs[0])), np.arange(about["steps"]) * 1.0 if years is None else years
+    )
     finished = {run.about["learner"] for run in work.runs}
     learners = [one for one in learners if spec_of(one).name in finished]
     more: dict[str, Any] = {key: work.more[key] for key in ("preset", "reuse") if key in work.more}
@@ -166,7 +155,7 @@ def _run(
               work.out and work.out / CONTROL / f"{kind}-{draw}", pairs, more)
         for kind, draw, seed in numbers
     ]  # fmt: skip
-    found: dict[int, list[Draw]] = {}
+    found: dict[int, list[net.Draw]] = {}
     if log is not None:
         log.say(cost)
     with log.progress("control", len(tasks), "draws") if log is not None else nullcontext(lambda n: None) as tick:
@@ -221,7 +210,7 @@ def _settings(work: _Work, learners: Sequence[Any], protocol: Protocol, seed: in
     return settings
 
 
-def _draw(task: _Task) -> list[Draw]:
+def _draw(task: _Task) -> list[net.Draw]:
     """Run one draw, and store beside each run what it loses."""
     stream, protocol = task.stream if isinstance(task.stream, Stream) else Stream.load(task.stream), task.protocol
     if task.kind == "equal":
@@ -233,11 +222,11 @@ def _draw(task: _Task) -> list[Draw]:
     results = run_all(on, protocol, task.learners, [task.seed], task.settings, task.out, **task.more)
     draws, clusters, weights = [], groups_of(on), task.pairs.cells(len(stream.steps))
     for run in results.runs:
-        key = key_of({**run.about, "protocol_settings": asdict(task.protocol)})
-        variance = over_samples([run], weights, clusters).variance
-        draws.append(Draw(task.kind, task.draw, task.seed, key, matrix_of(run), variance))
+        key = net.key_of({**run.about, "protocol_settings": asdict(task.protocol)})
+        variance = net.over_samples([run], weights, clusters).variance
+        draws.append(net.Draw(task.kind, task.draw, task.seed, key, net.matrix_of(run), variance))
         if task.out is not None:
             folder = task.out / folder_name(run.about["protocol"]) / stored_name(run.about)
-            of = {"protocol": PROTOCOLS[isinstance(task.protocol, Streaming)], "of": stream.sha256}
-            write_json(folder / LOSS, plain(draws[-1]) | of)
+            of = {"protocol": net.PROTOCOLS[isinstance(task.protocol, Streaming)], "of": stream.sha256}
+            write_json(folder / net.LOSS, plain(draws[-1]) | of)
     return draws

@@ -21,7 +21,7 @@ from driftline.eval.learner import Learner
 from driftline.eval.protocol import Protocol, Ran, Start, skip_reason
 from driftline.eval.reveals import label_time_note
 from driftline.eval.rows import Run, folder_name
-from driftline.eval.scoring import timeline, versions
+from driftline.eval.scoring import timeline
 from driftline.eval.scoring.ranking import standing_of
 from driftline.eval.scoring.sums import groups_of
 from driftline.stream_builder.stream import Stream
@@ -171,7 +171,7 @@ def _finish(stream: Stream, grid: Setup, job: Job, run: _Begun, ran: Ran) -> Run
         "published": stream.facts.get("published"),
         "learner_facts": learner.metadata(),
         "timeline": timeline.record(stream),
-        "release": versions.record(stream),
+        "release": timeline.release_record(stream),
         "label_time": label_time_note(grid.name, protocol.late_labels, stream),
         "settings_from": job.origin,
         "rules": "own" if grid.rules and not learner.obeys else "",

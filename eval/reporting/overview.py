@@ -24,7 +24,7 @@ from driftline.eval.scoring.ranking import (
     protocol_settings,
     uses_unlabelled,
 )
-from driftline.eval.scoring.versions import shared
+from driftline.eval.scoring.timeline import shared
 
 STABLE = ("stream", "published")  # other values of the setting `splits` draw from all buckets at once
 NOTE = (

@@ -127,8 +127,8 @@ def document_of(
     document = summary(runs, name, sha, protocol, clusters)
     for result, net in zip(document["results"], nets_of(runs, control, clusters), strict=True):
         result |= {} if net is None else {"net": net}
-    if harder := harder_data(runs, control, clusters):
-        document["harder_data"] = harder.points_per_year
+    if (harder := harder_data(runs, control, clusters)) is not None:
+        document["harder_data"] = harder
     if runs and (release := runs[0].about.get("release")) is not None:
         document["release"] = release
     if stream is not None:

@@ -12,19 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.eval.rows import Run, groups
+from driftline.eval.scoring import decay
 from driftline.eval.scoring.bands import Array, Band, Floats, share
-from driftline.eval.scoring.decay import (
-    Curve,
-    HalfLife,
-    ages_shown,
-    by_lag,
-    half_life_of,
-    left_over,
-    on_same,
-    placed,
-    slope,
-)
-from driftline.eval.scoring.pairs import Ints, Pairs, at, constants, sums
 from driftline.eval.scoring.sums import Drawn, Draws, Resampling, Sums, drawn, draws_of
 from driftline.eval.scoring.timeline import Timeline, timeline
 from driftline.stream_builder.measures.label_correlation import independent
@@ -52,17 +41,17 @@ class Ageing:
     """(K,) on the average test: mean of R at the base lag, and the change to it on the same tests; without twins, the
     change of the same models since their first tests, which may be easier (see `by_lag`). With tests on the past alone,
     the lag nearest to 0 takes the place of the base lag"""
-    curve: Curve
+    curve: decay.Curve
     """accuracy at the ages that many tests have, on the same tests, and the loss per unit of time"""
-    model: Ints
+    model: decay.Ints
     """(M,) step up to which the model of a test was trained"""
-    tested: Ints
+    tested: decay.Ints
     """(M,) step on whose samples it was tested"""
     accuracy_on: Band
     """(M,) of each test"""
     slope: Band
     """() change of a model's accuracy per unit of time after its training"""
-    half_life: HalfLife
+    half_life: decay.HalfLife
     """of accuracy above chance"""
     older: Band
     """(K,) what newly trained models do better than those of each lag on the same tests, mean over pairs; of the lags
@@ -94,11 +83,11 @@ def ageing(
 
 def _ageing(runs: Sequence[Run], draws: Draws) -> Ageing | None:
     times = timeline(runs[0].about)
-    summed = sums(runs, draws, times.at)
+    summed = decay.sums(runs, draws, times.at)
     if summed is None:
         return None
     pairs, of = summed
-    (_, n), stated = of.total().sum(1), constants(runs)
+    (_, n), stated = of.total().sum(1), decay.constants(runs)
     often = int(n[np.unique(pairs.tested, return_index=True)[1]].sum(0).argmax())  # all models have the same samples
     constant = np.array([stated.get(i, often) for i in pairs.model.tolist()], np.int64)
     found, chance, base = _numbers(pairs, of, constant), _chance(n, constant), pairs.base
@@ -124,7 +113,7 @@ def _ageing(runs: Sequence[Run], draws: Draws) -> Ageing | None:
         tested=pairs.tested,
         accuracy_on=accuracy_on,
         slope=bands["slope"],
-        half_life=half_life_of(found["left"], age[base:], _tested_later(pairs)),
+        half_life=decay.half_life_of(found["left"], age[base:], _tested_later(pairs)),
         older=bands["older"],
         chance=chance,
         chance_by="training" if stated else "tests",
@@ -133,37 +122,37 @@ def _ageing(runs: Sequence[Run], draws: Draws) -> Ageing | None:
     )
 
 
-def _numbers(pairs: Pairs, of: Sums, constant: Ints) -> dict[str, Drawn]:
+def _numbers(pairs: decay.Pairs, of: Sums, constant: decay.Ints) -> dict[str, Drawn]:
     """All numbers of one learner, with other samples and seeds."""
-    places = placed(pairs, pairs.lags[pairs.base :][: ages_shown(_shown(pairs))])[1]
+    places = decay.placed(pairs, pairs.lags[pairs.base :][: decay.ages_shown(_shown(pairs))])[1]
 
     def numbers(right: Array, n: Array) -> dict[str, Array]:
         r, r_of = share(right.sum(-1), n.sum(-1)), np.moveaxis(share(right, n), -1, -2)
         return {
             "r": r,
-            "accuracy": by_lag(r, pairs),
-            "curve": on_same(r, places),
-            "curve_of": on_same(r_of, places),
-            "slope": slope(r, pairs, pairs.model),
-            "loss": -slope(r, pairs, pairs.tested),
-            "left": left_over(r, _chance(n, constant), pairs),
-            "older": pairs.means((at(r, pairs.twin) - r)[..., pairs.later], pairs.base),
+            "accuracy": decay.by_lag(r, pairs),
+            "curve": decay.on_same(r, places),
+            "curve_of": decay.on_same(r_of, places),
+            "slope": decay.slope(r, pairs, pairs.model),
+            "loss": -decay.slope(r, pairs, pairs.tested),
+            "left": decay.left_over(r, _chance(n, constant), pairs),
+            "older": pairs.means((decay.at(r, pairs.twin) - r)[..., pairs.later], pairs.base),
         }
 
     return drawn(numbers, of)
 
 
-def _shown(pairs: Pairs) -> Ints:
+def _shown(pairs: decay.Pairs) -> decay.Ints:
     """(K,) pairs at each lag from the base lag on; tests, where not all lags have a pair."""
     counted = pairs.twin[pairs.later] >= 0
     return pairs.totals(counted if pairs.twins else counted | True, pairs.base).astype(np.int64)
 
 
-def _curve(pairs: Pairs, bands: dict[str, Band]) -> Curve:
+def _curve(pairs: decay.Pairs, bands: dict[str, Band]) -> decay.Curve:
     counts = _shown(pairs)
-    by_test, places = placed(pairs, pairs.lags[pairs.base :][: ages_shown(counts)])
+    by_test, places = decay.placed(pairs, pairs.lags[pairs.base :][: decay.ages_shown(counts)])
     times = pairs.age[places] if len(places) else np.full((1, places.shape[1]), np.nan)
-    return Curve(
+    return decay.Curve(
         age=times.mean(0),
         youngest=times.min(0),
         oldest=times.max(0),
@@ -176,13 +165,13 @@ def _curve(pairs: Pairs, bands: dict[str, Band]) -> Curve:
     )
 
 
-def _tested_later(pairs: Pairs) -> bool:
+def _tested_later(pairs: decay.Pairs) -> bool:
     """Whether a model has tests at the base lag and later."""
     first, own = pairs.first[pairs.later], np.arange(len(pairs.model))[pairs.later]
     return bool(((first >= 0) & (first != own)).any())
 
 
-def _chance(n: Array, constant: Ints) -> Array:
+def _chance(n: Array, constant: decay.Ints) -> Array:
     """n (..., M, C), constant (M,) → (..., M) share of the samples of that class."""
     width = n.shape[-1]
     right = n[..., np.arange(len(constant)), np.minimum(constant, width - 1)]

@@ -13,16 +13,7 @@ import numpy.typing as npt
 from driftline.eval.protocol import Roles, stored_protocol
 from driftline.eval.rows import Row, Run
 from driftline.eval.scoring.bands import EQUAL, Array, Band, Floats, holm, student
-from driftline.eval.scoring.sums import (
-    Drawn,
-    Draws,
-    Resampling,
-    combined,
-    drawn,
-    draws_of,
-    of_pairs,
-    summed,
-)
+from driftline.eval.scoring.sums import Drawn, Draws, Resampling, combined, drawn, draws_of, of_pairs, summed
 
 ALPHA = 0.05
 Decisive = Callable[[Sequence[Row]], Sequence[Row]]

@@ -10,17 +10,8 @@ import numpy as np
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.rows import Run
 from driftline.eval.rows import groups as by_settings
+from driftline.eval.scoring import net
 from driftline.eval.scoring.bands import Array, Band, Floats, interval
-from driftline.eval.scoring.net import (
-    PROTOCOLS,
-    Control,
-    Sum,
-    draws_of,
-    matrix_of,
-    over_samples,
-    pairs_of,
-    years_of,
-)
 from driftline.eval.scoring.timeline import record
 from driftline.stream_builder.stream import Stream
 
@@ -47,16 +38,6 @@ class Cadence:
     """processor time a step, if a model takes as long as a step of the run"""
 
 
-@dataclass(frozen=True)
-class Harder:
-    """Whether later tests are harder for the best newest models, beyond the control."""
-
-    points_per_year: Band
-    """() points of accuracy a year that the newest models fall, less what they fall where nothing changes"""
-    learners: tuple[str, str]
-    """the best by mean accuracy of the newest models, on each half of the clusters, measured on the other half"""
-
-
 def newest_models(tested: Array) -> Array:
     """(T, T) whether a model of a step (row) has a test on a step → (T,) the newest up to that step; -1: none."""
     return np.array([max(np.flatnonzero(tested[: j + 1, j]).tolist(), default=-1) for j in range(len(tested))])
@@ -66,9 +47,9 @@ def retrain_every(runs: Sequence[Run], groups: Array | None, every: Sequence[int
     """What one learner reaches with a new model every 1, 2, 4 steps; [] under other protocols, and for one that never
     learned again. runs: of all its seeds. groups: (N,) cluster of each sample by position; None: each is its own."""
     about = runs[0].about
-    if about["protocol"] not in PROTOCOLS:
+    if about["protocol"] not in net.PROTOCOLS:
         return []
-    tested = ~np.isnan(np.mean([matrix_of(run) for run in runs], 0))
+    tested = ~np.isnan(np.mean([net.matrix_of(run) for run in runs], 0))
     newest = newest_models(tested)
     first = int(np.argmax(newest >= 0))
     every = [k for k in every if k <= max(1, (len(tested) - first) // 2)]
@@ -86,23 +67,25 @@ def retrain_every(runs: Sequence[Run], groups: Array | None, every: Sequence[int
             weights[newest[tests] - age, tests] += 1 / k / len(tests)
         reached, lost = (
             interval(total.value, total.parts)[0]
-            for total in (over_samples(runs, w, groups) for w in (weights, fresh - weights))
+            for total in (net.over_samples(runs, w, groups) for w in (weights, fresh - weights))
         )
         out.append(Cadence(k, reached.of_share(), lost, 1 / k, seconds / k))
     return out
 
 
-def harder_data(runs: Sequence[Run], control: Control, groups: Array | None) -> Harder | None:
-    """One number for all learners of a protocol and stream; None without dates or control. runs: of all learners."""
-    learners = [(group, draws) for group in by_settings(runs) if group[0].about["protocol"] in PROTOCOLS
+def harder_data(runs: Sequence[Run], control: net.Control, groups: Array | None) -> Band | None:
+    """Points of accuracy a year that the best newest models fall, less what they fall where nothing changes: one number
+    for all learners of a protocol and stream; None without dates or control. runs: of all learners. The best are chosen
+    on each half of the clusters, and measured on the other."""
+    learners = [(group, draws) for group in by_settings(runs) if group[0].about["protocol"] in net.PROTOCOLS
                 and group[0].about.get("standing") != "bound"
-                and len(draws := draws_of(group, control)["within"]) > 1]  # fmt: skip
-    years = years_of(runs[0].about) if learners else None
+                and len(draws := net.draws_of(group, control)["within"]) > 1]  # fmt: skip
+    years = net.years_of(runs[0].about) if learners else None
     rows = [row for group, _ in learners for run in group for row in run.rows]  # seeds may test other samples
     samples = [row.answers.sample for row in rows if row.answers is not None]
     if years is None or not samples:
         return None
-    newest = newest_models(~np.isnan(matrix_of(learners[0][0][0])))
+    newest = newest_models(~np.isnan(net.matrix_of(learners[0][0][0])))
     tests = np.flatnonzero(newest >= 0)
     mean, slope = np.zeros((2, len(newest), len(newest)))
     mean[newest[tests], tests] = 1 / len(tests)
@@ -112,20 +95,19 @@ def harder_data(runs: Sequence[Run], control: Control, groups: Array | None) -> 
     clusters = positions if groups is None else groups[positions]
     half = np.zeros(int(clusters.max()) + 1, np.int64)
     half[np.unique(clusters)] = rng_for(0, "halves").permutation(np.arange(len(np.unique(clusters))) % 2)
-    best, sums, falls = list[str](), list[Sum](), list[Floats]()
+    sums, falls = list[net.Sum](), list[Floats]()
     for part in (0, 1):
-        reached = [over_samples(group, mean, groups, half == part).value for group, _ in learners]
+        reached = [net.over_samples(group, mean, groups, half == part).value for group, _ in learners]
         group, draws = learners[int(np.argmax(reached))]
-        best.append(group[0].about["learner"])
-        sums.append(over_samples(group, slope, groups, half != part))
+        sums.append(net.over_samples(group, slope, groups, half != part))
         falls.append(np.array([float(np.nansum(slope * draw.matrix)) for draw in draws]))
     count = min(map(len, falls))
     of_draws = np.mean([fall[:count] for fall in falls], 0)
     spread = float(np.var(of_draws, ddof=1)) * (1 + 1 / count)
-    of_samples = sum(one.variance for one in sums) / 4
-    parts = [(of_samples, min(one.clusters for one in sums) - 1), (spread, count - 1)]
+    of_samples = (sum(one.variance for one in sums) / 4, min(one.clusters for one in sums) - 1)
+    parts = [of_samples, (spread, count - 1)]
     value = float(np.mean([one.value for one in sums]) - of_draws.mean())
-    return Harder(interval(value, parts)[0], (best[0], best[1]))
+    return interval(value, parts)[0]
 
 
 @dataclass(frozen=True)
@@ -152,10 +134,10 @@ def smallest_ageing(stream: Stream) -> Power | None:
     The loss per year is a sum over tested steps of mean differences between models. Each has the variance `DIFFER`,
     groups of s samples 1 + (s − 1) · `ALIKE` times that of single ones; both are of simulated streams."""
     steps = stream.steps
-    years = years_of({"steps": len(steps), "timeline": record(stream)})
+    years = net.years_of({"steps": len(steps), "timeline": record(stream)})
     if years is None or len(steps) < LEAST or not all(step.splits.get("test") for step in steps):
         return None
-    pairs = pairs_of(np.ones((len(steps), len(steps)), bool), years)
+    pairs = net.pairs_of(np.ones((len(steps), len(steps)), bool), years)
     of_step = np.bincount(pairs.test, pairs.weight, len(steps))
     variance, tests, groups = 0.0, [], []
     for weight, step in zip(of_step, steps, strict=True):

@@ -45,7 +45,7 @@ from driftline.curate.validation.answers.rule_text import rule_text
 from driftline.curate.validation.answers.verdicts import verdict
 from driftline.curate.validation.settings import ValidationSettings
 from driftline.eval.reporting.overview import compared
-from driftline.eval.scoring.versions import shared
+from driftline.eval.scoring.timeline import shared
 from driftline.pipelines.annotation.batches import open_batch
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.demo.draw import photo

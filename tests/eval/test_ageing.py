@@ -22,8 +22,7 @@ from driftline.eval.run import evaluate
 from driftline.eval.scoring.ageing import Ageing, _chance, ageing
 from driftline.eval.scoring.aggregate import summary
 from driftline.eval.scoring.bands import Band
-from driftline.eval.scoring.decay import slope
-from driftline.eval.scoring.pairs import pairs_of
+from driftline.eval.scoring.decay import pairs_of, slope
 from driftline.eval.scoring.sums import Resampling, groups_of
 from driftline.eval.scoring.timeline import timeline
 

@@ -9,8 +9,7 @@ import pytest
 
 from driftline.eval.rows import Answers, Row, Run
 from driftline.eval.scoring.bands import quantiles
-from driftline.eval.scoring.decay import by_lag, falling, first_below, left_over
-from driftline.eval.scoring.pairs import pairs_of
+from driftline.eval.scoring.decay import by_lag, falling, first_below, left_over, pairs_of
 from driftline.eval.scoring.sums import Draws, Resampling, drawn, draws_of, summed
 
 STEPS = 6

@@ -11,7 +11,7 @@ from support.helpers import drifting
 from driftline.eval.reporting.overview import compared, versions_section
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.run import evaluate
-from driftline.eval.scoring.versions import shared
+from driftline.eval.scoring.timeline import shared
 from driftline.stream_builder.stream import Stream
 
 
