@@ -10,8 +10,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from driftline.curate.core.atomic_io import fingerprint, read_json, write_json
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.executor import Executor
@@ -107,7 +105,6 @@ class _Task:
     settings: dict[str, Any]
     """of learners"""
     out: Path | None
-    pairs: net.Pairs
     more: dict[str, Any]
 
 
@@ -139,11 +136,7 @@ def _run(
     work: _Work, learners: Sequence[Any], numbers: Sequence[tuple[Any, int, int]], log: RunLog | None, cost: str
 ) -> list[net.Draw]:
     """Draws by kind, number and seed."""
-    about, protocol = work.runs[0].about, _protocol(work)
-    years = net.years_of(about)
-    pairs = net.pairs_of(
-        ~np.isnan(net.matrix_of(work.runs[0])), np.arange(about["steps"]) * 1.0 if years is None else years
-    )
+    protocol = _protocol(work)
     finished = {run.about["learner"] for run in work.runs}
     learners = [one for one in learners if spec_of(one).name in finished]
     more: dict[str, Any] = {key: work.more[key] for key in ("preset", "reuse") if key in work.more}
@@ -152,7 +145,7 @@ def _run(
     on = Path(folder) if folder is not None and apart and executor.workers > 1 else work.stream
     tasks = [
         _Task(on, protocol, list(learners), kind, draw, seed, _settings(work, learners, protocol, seed),
-              work.out and work.out / CONTROL / f"{kind}-{draw}", pairs, more)
+              work.out and work.out / CONTROL / f"{kind}-{draw}", more)
         for kind, draw, seed in numbers
     ]  # fmt: skip
     found: dict[int, list[net.Draw]] = {}
@@ -220,10 +213,10 @@ def _draw(task: _Task) -> list[net.Draw]:
         on = permuted(split, visits_of(split), task.kind, task.draw, task.seed)
         protocol = replace(protocol, splits="stream") if isinstance(protocol, Iid) else protocol
     results = run_all(on, protocol, task.learners, [task.seed], task.settings, task.out, **task.more)
-    draws, clusters, weights = [], groups_of(on), task.pairs.cells(len(stream.steps))
+    draws, clusters = [], groups_of(on)
     for run in results.runs:
         key = net.key_of({**run.about, "protocol_settings": asdict(task.protocol)})
-        variance = net.over_samples([run], weights, clusters).variance
+        variance = net.over_samples([run], net.pairs_in(run).cells(len(stream.steps)), clusters).variance
         draws.append(net.Draw(task.kind, task.draw, task.seed, key, net.matrix_of(run), variance))
         if task.out is not None:
             folder = task.out / folder_name(run.about["protocol"]) / stored_name(run.about)

@@ -262,7 +262,8 @@ def _fall(r: Mapping[str, Any], first: Ageing, unit: str, nets: bool) -> list[Ce
     band = net.points_per_year
     own = Cell(points(net.ageing.per_year / 100), ends(float(band.low) / 100, float(band.high) / 100))
     cells += [Cell(points(net.gross.per_year / 100)), own]
-    cells += [Cell(points(part.per_year / 100)) for part in (net.mix, net.more_data)]
+    equal = "" if net.equal_data is None else f"{points(net.equal_data / 100)} with equal data"
+    cells += [Cell(points(net.mix.per_year / 100)), Cell(points(net.more_data.per_year / 100), equal)]
     half = half_life_text(aged.half_life, unit) if net.is_ == "ageing" else ("–", "no ageing is shown")
     return [*cells, Cell(*half)]
 

@@ -157,6 +157,12 @@ def pairs_of(tested: Array, years: Floats) -> Pairs:
     return Pairs(models, newest, tests, years[newest] - years[models])
 
 
+def pairs_in(run: Run) -> Pairs:
+    """Those of one run; ages in steps where these have no dates."""
+    years = years_of(run.about)
+    return pairs_of(~np.isnan(matrix_of(run)), np.arange(run.about["steps"]) * 1.0 if years is None else years)
+
+
 def years_of(about: Mapping[str, Any]) -> Floats | None:
     """(T,) when the steps of a run's stream are, from the first on; None without dates, and within a month."""
     times = timeline(about)
@@ -268,9 +274,8 @@ def net_of(runs: Sequence[Run], control: Control, groups: Array | None) -> Net |
     dated = years is not None
     if about["protocol"] not in PROTOCOLS:
         return None
-    matrices = np.stack([matrix_of(run) for run in runs])
-    matrix = matrices.mean(0)
-    pairs = pairs_of(~np.isnan(matrix), np.arange(about["steps"]) * 1.0 if years is None else years)
+    matrix = np.mean([matrix_of(run) for run in runs], 0)
+    pairs = pairs_in(runs[0])
     lags = pairs.new - pairs.old
     numbers = np.unique(lags)
     within, whole, equal = draws_of(runs, control).values()

@@ -12,7 +12,7 @@ from claims.worlds import planted
 
 from driftline.eval.reporting.report import answer_of, document_of
 from driftline.eval.rows import Run
-from driftline.eval.scoring.net import Control, Draw, key_of, matrix_of, over_samples, pairs_of, years_of
+from driftline.eval.scoring.net import Control, Draw, key_of, matrix_of, over_samples, pairs_in
 from driftline.eval.scoring.sums import groups_of
 from driftline.eval.visits import permuted, visits_of
 from driftline.stream_builder.stream import Split, Stream
@@ -45,9 +45,7 @@ def screen(
     """What the first screen says of the runs that `make` gives on a stream, with a control of the same. learners: that
     have one; (): all."""
     runs, draws = make(stream), list[Draw]()
-    years = years_of(runs[0].about)
-    assert years is not None
-    pairs, visits = pairs_of(~np.isnan(matrix_of(runs[0])), years), visits_of(stream)
+    pairs, visits = pairs_in(runs[0]), visits_of(stream)
     for k in range(DRAWS if control else 0):
         other = permuted(stream, visits, "within", k, 0)
         for run, of in zip(runs, make(other), strict=True):
