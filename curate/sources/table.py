@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from driftline.curate.metadata.column_mapping import Reading
 
 READ = 16_384  # rows that are read at a time
+WAY_OUT = "Correct it, collection.columns or collection.delimiter."
 IMAGE = {"image": "image"}  # where images are in `datasets`, unless `columns` says otherwise
 
 
@@ -126,23 +127,44 @@ class Delimited(TableSource):
     def pieces(self, at: Workplace) -> Iterator[Piece]:
         """The columns that are asked for, as text, and what is no row."""
         (path,) = self.inputs(at)
-        read = self._json if path.name.removesuffix(".gz").endswith((".jsonl", ".ndjson")) else self._csv
-        row = 0
+        root, row = path.parent if self.root is None else at.path(self.root), 0
         try:
             with _open_text(path) as file:
-                rows = read(file, path)
+                if path.name.removesuffix(".gz").endswith((".jsonl", ".ndjson")):
+                    rows = self._json(file, path)
+                else:
+                    first, lines = file.readline(), list(islice(file, READ))
+                    while (table := self._plain(first, lines, path)) is not None:
+                        yield Piece(table, root)
+                        row += len(table)
+                        lines = list(islice(file, READ))
+                    rows = self._csv(chain([first], lines, file), path)
                 while part := list(islice(rows, READ)):
-                    yield self._piece(part, path.parent if self.root is None else at.path(self.root))
+                    yield self._piece(part, root)
                     row += len(part)
         except (csv.Error, EOFError, OSError, zlib.error) as error:
             raise BadInput(f"{path} cannot be read after row {row:,} ({reason(error)}).") from None
 
-    def _csv(self, file: IO[str], path: Path) -> Iterator[dict[str, Any] | Fault]:
+    def _plain(self, header: str, lines: list[str], path: Path) -> pa.Table | None:
+        """Lines as `_csv` reads them, in a tenth of the time; None unless each is a row without quotes."""
+        import pyarrow as pa
+
+        text = "".join([header, *lines]).replace("\r\n", "\n")
+        width = header.count(self.delimiter) + 1
+        plain = lines and width > 1 and '"' not in text and "\r" not in text and is_utf8(text)
+        if not plain or any(line.count(self.delimiter) != width - 1 for line in lines):
+            return None
+        cells = text.removesuffix("\n").replace("\n", self.delimiter).split(self.delimiter)
+        check_names(path, cells[:width], self.columns, WAY_OUT)
+        place = {name: cells.index(name) for name in sorted(set(self.columns.values()))}
+        return pa.table({name: pa.array(cells[width + i :: width], pa.string()) for name, i in place.items()})
+
+    def _csv(self, file: Iterator[str], path: Path) -> Iterator[dict[str, Any] | Fault]:
         rows = rows_of_lines(file, self.delimiter)
         header: Any = next((cells for _, cells in rows), [])
         if not any(header):
             raise BadInput(f"The file {path} is empty.", "Expected a header line and one row a photo.")
-        check_names(path, header, self.columns, "Correct it, collection.columns or collection.delimiter.")
+        check_names(path, header, self.columns, WAY_OUT)
         for _, cells in rows:
             yield cells if isinstance(cells, Fault) else dict(zip(header, cells, strict=True))
 

@@ -76,17 +76,25 @@ def _relation(connection: duckdb.DuckDBPyConnection, source: Any) -> tuple[duckd
 
 
 def _as_many_rows_as_lines(connection: duckdb.DuckDBPyConnection, path: Path) -> bool:
-    """Whether DuckDB, which is fast, reads each line below the header as a row."""
+    """Whether DuckDB, which is fast, reads each line below the header as a row, with the header's columns: a line with
+    more or less may let it guess another separator."""
     import duckdb
 
     lines, end = 0, b"\n"
     with path.open("rb") as file:
+        first = file.readline().decode("utf-8", "replace")
+        file.seek(0)
         while part := file.read(1 << 22):
             lines, end = lines + part.count(b"\n"), part[-1:]
     with suppress(duckdb.Error):
         rows = connection.sql(f"SELECT count(*) FROM ({CSV})", params=[str(path)]).fetchall()[0][0]
-        return bool(rows == lines - (end == b"\n"))
+        columns = len(connection.sql(CSV, params=[str(path)]).columns)
+        return bool(rows == lines - (end == b"\n") and columns == first.count(_separator(path, first)) + 1)
     return False
+
+
+def _separator(path: Path, header: str) -> str:
+    return "\t" if path.suffix.lower() == ".tsv" else max(",;\t|", key=header.count)
 
 
 def _line_by_line(path: Path) -> tuple[pa.Table, list[int]]:
@@ -96,7 +104,7 @@ def _line_by_line(path: Path) -> tuple[pa.Table, list[int]]:
     with path.open(encoding="utf-8-sig", newline="") as file:
         first = file.readline()
         file.seek(0)
-        rows = rows_of_lines(file, "\t" if path.suffix.lower() == ".tsv" else max(",;\t|", key=first.count))
+        rows = rows_of_lines(file, _separator(path, first))
         header = next((cells for _, cells in rows if isinstance(cells, list)), [])
         batches = []
         while part := list(islice(rows, BATCH)):

@@ -1,6 +1,7 @@
 """What a cell means is the same in photo tables, logs of a service and tables of streams, in each kind of file."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from itertools import product
@@ -11,6 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import driftline as dl
 from driftline.curate.core.errors import BadInput
@@ -22,6 +25,7 @@ from driftline.stream_builder.importers.hub import from_hub
 
 DOORS = list(product(("photos", "log"), ("csv", "jsonl", "parquet")))
 STREAMS = [("table", "csv"), ("table", "parquet"), ("hub", "parquet")]
+DROPPED = ("not_a_row", "unreadable_time", "no_time", "no_id", "no_version", "no_prediction", "duplicates")
 RULES: dict[str, tuple[str, Sequence[Any], Sequence[Any]]] = {
     "nothing": ("label", ["nan", "NULL", " None ", "NA", "n/a", "nil", "<NA>", "\\N", "-", "", None, "cat"],
                 [None] * 11 + ["cat"]),
@@ -260,6 +264,56 @@ def test_labels_that_came_before_their_predictions_are_refused() -> None:
     row = {"time": "2020-01-02T12:00:00", "id": "p", "version": "v", "prediction": "a", "label": "a"}
     with pytest.raises(BadInput, match="1 labels came before their predictions, the first at 2020-01-01T12:00:00Z"):
         read_log([[row | {"label_time": "2020-01-01T12:00:00"}]])
+
+
+BREAKS = [*(("time", text) for text in ("", "nan", "soon", "03/04/2019", "-1", "9999999999999", "2019-02-30")),
+          *(("label", text) for text in ("", "NULL", "-1", " cat ", "1e3", '"cat', 'c"at', "cat,cat", "x\udcff")),
+          *(("id", text) for text in ("", "nan", "p1", '"p', "p\n"))]  # fmt: skip
+ROWS = 150
+
+
+def rows_kept(door: str, path: Path) -> dict[str, tuple[Any, ...]]:
+    """What is read of each row, by its number. Read = kept + dropped."""
+    if door == "table":
+        stream = from_table(path, x="url", period=1, test_share=0)
+        split = stream.flat("train")
+        cells = zip(split.x.tolist(), split.time.tolist(), [stream.classes[y] for y in split.y.tolist()], strict=True)
+        return {url[9:]: tuple(rest) for url, *rest in cells}
+    if door == "photos":
+        columns = {"url": "url", "uploaded": "time", "label": "label", "id": "id"}
+        rows = pa.Table.from_batches(Delimited(path=path, columns=columns).batches()).to_pylist()
+        assert ROWS <= len(rows) <= ROWS + 1
+        return {row["url"][9:]: (row["uploaded"], row["label"]) for row in rows if row["fault"] is None}
+    log = read_log([path])
+    assert ROWS <= log.counts["read"] <= ROWS + 1
+    assert log.counts["read"] == len(log) + sum(log.counts[why] for why in DROPPED)
+    labels = [log.classes[label] if label >= 0 else None for label in log.label.tolist()]
+    numbers = [log.versions[version][1:] for version in log.version.tolist()]
+    return {number: (time, label) for number, time, label in zip(numbers, log.time.tolist(), labels, strict=True)}
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
+@given(door=st.sampled_from(["photos", "log", "table"]), place=st.integers(0, ROWS - 1), broken=st.sampled_from(BREAKS))
+def test_one_broken_cell_never_changes_another_row(door: str, place: int, broken: Any, tmp_path: Path) -> None:
+    """The right value, a count with its reason, or one sentence that names the row."""
+    rows = rows_of("id", range(ROWS))
+    for i, row in enumerate(rows):
+        row["time"] = f"2020-01-01T00:{i // 60:02}:{i % 60:02}"
+    sound = rows_kept(door, table(tmp_path, "csv", rows))
+    assert len(sound) == ROWS
+    rows[place][broken[0]] = broken[1]
+    lines = [",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)]
+    (tmp_path / "t.csv").write_text("\n".join(lines), encoding="utf-8", errors="surrogateescape")
+    try:
+        found, refusal = rows_kept(door, tmp_path / "t.csv"), ""
+    except BadInput as error:
+        found, refusal = sound, str(error)
+    assert not refusal or re.search(
+        rf"\b(row|line) .?({place}|{place + 1}|{place + 2})\b|UTF-?8|codec|Expected 6 columns", refusal
+    )
+    assert {n: cells for n, cells in found.items() if n != str(place)} == {
+        n: cells for n, cells in sound.items() if n != str(place)
+    }
 
 
 CASES: dict[str, tuple[dict[str, str], Any]] = {
