@@ -177,7 +177,6 @@ OWN = {  # modules that send requests without `Client`, each with its reason
     "foreign/s3.py": "boto3 signs, resumes and pauses",
     "publishing/s3.py": "boto3",
     "fetch/native.py": "images from many hosts at once: aiohttp",
-    "encoders/weights.py": "only reads the settings of proxies",
 }
 
 
