@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from driftline.curate.core.errors import BadConfig, Shortage, without_secrets
+from driftline.curate.core.errors import Shortage, without_secrets
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.core.run_log import RunLog
@@ -29,7 +29,6 @@ from driftline.curate.images.changes import joined as joined_steps
 from driftline.curate.images.near_duplicates import copies_by_hash, group_pairs, pairs_by_cosine
 from driftline.curate.metadata.released_ids import check_ids, title_of
 from driftline.curate.release.changes import changes_since, check_version
-from driftline.curate.release.data_card import missing_sections
 from driftline.curate.release.format import Release
 from driftline.curate.release.licences import no_derivatives
 from driftline.curate.release.packing import FetchedImages, published
@@ -118,9 +117,8 @@ class Choice:
 
 
 def choose(collection: Collection, seed: int) -> Choice:
-    """Choose the images of a release; writes nothing. Raises BadConfig for a card that lacks a section and for a
-    version or classes that do not fit the previous release, Shortage if too few images may be published."""
-    _check_card(collection)
+    """Choose the images of a release; writes nothing. Raises BadConfig for a version or classes that do not fit the
+    previous release, Shortage if too few images may be published."""
     settings, previous = collection.settings, collection.previous
     accepted: Rows = collection.verdicts.filter(pc.equal(collection.verdicts["verdict"], "kept")).to_pylist()
     if previous is not None:
@@ -138,17 +136,6 @@ def choose(collection: Collection, seed: int) -> Choice:
         same_files = [{"sha256": "", **row, **then.get(row["id"], {})} for row in rows]
         check_version(settings.version, changes_since(previous, same_files, classes, splits, collection.gone))
     return choice
-
-
-def _check_card(collection: Collection) -> None:
-    """Raise BadConfig if the card must be complete and lacks a section."""
-    settings = collection.settings
-    if settings.strict and (missing := missing_sections(collection.judgement)):
-        raise BadConfig(
-            f"The card lacks the sections {', '.join(missing)}.",
-            "Expected each as a paragraph that begins with its title in bold.",
-            "Write them into the file release.judgement, or set release.strict: false.",
-        )
 
 
 def _choose(

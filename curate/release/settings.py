@@ -81,8 +81,6 @@ class ReleaseSettings(Section):
     version must agree with them"""
     judgement: str | None = None
     """Markdown file with the parts of the card that need a person's judgement"""
-    strict: bool = False
-    """fail while a part of the card that needs judgement is not written"""
     notice: str = ""
     """a sentence that users must read first"""
 

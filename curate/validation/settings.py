@@ -109,16 +109,10 @@ class ValidationSettings(Section):
     """reward for an answer, for the estimate (CLEAR: 0.02)"""
     seconds: Annotated[float, Field(gt=0), ASK] = 9.0
     """expected time for an answer, for the hourly wage (marketplaces require $8 and more)"""
-    per_worker: Annotated[Positive | None, ASK] = None
-    """answers of one worker that count (null: any number)"""
     gold: Annotated[str | None, ASK] = None
     """CSV of photos with known answers (columns id, labels): hidden among the questions, to check the workers"""
     gold_share: Annotated[float, Field(ge=0, le=0.5), ASK] = 0.05
     """gold questions as a share of the batch, in equal parts for every answer; "none" comes from the background"""
-    sensitive_prompts: Annotated[tuple[Text, ...], ASK] = ()
-    """texts whose nearest images annotators see blurred, e.g. [a nude person, blood] (empty: none)"""
-    blur_share: Annotated[float, Field(ge=0, le=1), ASK] = 0.02
-    """share of the batch that is blurred"""
     rounds: Annotated[Positive, TALLY] = 5
     """release.short: reopen: maximum number of batches"""
     accept_incomplete: Annotated[bool, TALLY] = False

@@ -158,28 +158,19 @@ class AnswerStore:
         return self.answered(annotator) | self.closed()
 
     def following(self, annotator: str, n: int = 2) -> list[str]:
-        """The next `n` open items of this annotator's queue, skipped ones last; at most `per_worker` in total."""
+        """The next `n` open items of this annotator's queue, skipped ones last."""
         done = self._done(annotator)
         last = self._skipped(annotator)
         left = [item for item in self.queue(annotator) if item in last and item not in done] if last else []
         first = (item for item in self.queue(annotator) if item not in done and item not in last)
-        return list(islice(chain(first, left), self._affordable(annotator, n)))
+        return list(islice(chain(first, left), n))
 
     def unanswered(self, annotator: str, candidates: Iterable[str], n: int, page: str) -> list[str]:
         """The first `n` of some items for the grid of a concept: open, neither answered by this annotator nor left to
-        the other mode; at most `per_worker` items in total."""
+        the other mode."""
         left = "SELECT item FROM answers WHERE annotator = ? AND page = ? AND labels = '[]' AND NOT undone"
         done = self._done(annotator) | {row[0] for row in self._database.execute(left, (annotator, page))}
-        return list(islice((item for item in candidates if item not in done), self._affordable(annotator, n)))
-
-    def _affordable(self, annotator: str, n: int) -> int:
-        cap = self.batch.get("per_worker")
-        return n if cap is None else min(n, max(0, cap - self._count(annotator)))
-
-    def _count(self, annotator: str) -> int:
-        """How many items this annotator answered here."""
-        count = "SELECT COUNT(*) FROM own WHERE annotator = ?"
-        return int(self._database.execute(count, (annotator,)).fetchone()[0])
+        return list(islice((item for item in candidates if item not in done), n))
 
     def conflicts(self, annotator: str, agree: int) -> list[str]:
         """Items whose answers differ and of which no set of labels has `agree` votes, without those that this annotator
@@ -294,16 +285,13 @@ class AnswerStore:
 
     def progress(self, annotator: str) -> Progress:
         """How far this annotator is, and how far annotators agree (computed every few seconds)."""
-        done = self._count(annotator)
         now = time.monotonic()
         if now - self._agreed[0] > AGREEMENT_SECONDS:
             self._agreed = (now, self._agreement())
         left = len(self.queue(annotator)) - len(self._done(annotator).intersection(self.queue(annotator)))
         timed = "SELECT COUNT(*), COALESCE(SUM(seconds), 0) FROM own WHERE annotator = ?"
-        n, seconds = self._database.execute(timed, (annotator,)).fetchone()
-        return Progress(
-            done, done + self._affordable(annotator, left), self._agreed[1], 60 * n / seconds if seconds else None
-        )
+        done, seconds = self._database.execute(timed, (annotator,)).fetchone()
+        return Progress(done, done + left, self._agreed[1], 60 * done / seconds if seconds else None)
 
     def _agreement(self) -> float | None:
         recent = """WITH votes AS (SELECT item, COUNT(*) AS n FROM own WHERE item IN (SELECT item FROM answers

@@ -95,7 +95,6 @@ class Pages:
         self.store = answer_store_of(context)
         batch = open_batch(context)
         self.images, self.before = batch.images(), len(batch.before)
-        self.blurred = set(self.store.batch["blur"])
         self.results = context.root / context.config.validation.answers / f"{batch.name('annotate')}.csv"
         self.page, self.bar = (template(PACKAGE, f"{name}.html.j2", share=share_text) for name in ("annotate", "asked"))
         self.question = question_page(context.config.retrieve.complete_concepts())
@@ -125,7 +124,7 @@ class Pages:
     def _rendered(self, mode: str, annotator: str = "", concept: str = "", **values: Any) -> str:
         progress = self.store.progress(annotator) if annotator else None
         return self.page.render(
-            mode=mode, annotator=annotator, concept=concept, progress=progress, blurred=self.blurred, size=GRID,
+            mode=mode, annotator=annotator, concept=concept, progress=progress, size=GRID,
             begun=int(time.time()), background=concept == BACKGROUND,
             **({"grid": (), "marked": (), "answers": 0} | values),
         )  # fmt: skip
@@ -153,7 +152,7 @@ class Pages:
             .replace("</head>", head, 1)
             .replace("<details open>", f'<section aria-label="Instructions"><details{unfold}>', 1)
             .replace("</details>", "</details></section>", 1)
-            .replace("<body>", f'<body class="annotate {"blurred" if item in self.blurred else "clear"}">{bar}', 1)
+            .replace("<body>", f'<body class="annotate">{bar}', 1)
             .replace("</form>\n</body>", hidden + '</form>\n<div class="message" role="status"></div></body>', 1)
         )
 

@@ -12,7 +12,6 @@ from driftline.curate.core.errors import BadInput
 from driftline.curate.retrieval.settings import BACKGROUND
 from driftline.curate.validation.settings import FORGOTTEN
 from driftline.pipelines.run.stage import Context, Counts, Records, Stage
-from driftline.pipelines.stages.embed import spec_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -146,7 +145,6 @@ def batch_of(
         config.validation,
         gold,
         after=after,
-        blur=_blurred(context, inputs["embed"], shown),
     )
     answers_of(context, inputs["bucket"]).take_batch(facts)
     return facts
@@ -221,19 +219,3 @@ def gold_of(
         lowest = sorted((i["score"], i["id"]) for i in items if i["concept"] == BACKGROUND)
         gold |= {id_: nothing for _, id_ in lowest[: max(1, wanted // (len(set(gold.values())) + 1))]}
     return draw_gold({i: labels for i, labels in gold.items() if i not in asked}, wanted, context.config.seed)
-
-
-def _blurred(context: Context, embedded: Path, ids: Sequence[str]) -> set[str]:
-    """The images nearest to the sensitive prompts: a share of the batch, because no cosine is a natural threshold."""
-    section = context.config.validation
-    wanted = round(section.blur_share * len(ids))
-    if not section.sensitive_prompts or not wanted:
-        return set()
-    import numpy as np
-
-    from driftline.curate.embedding.vector_store import vectors_of
-    from driftline.curate.retrieval.retrieve import text_encoder
-
-    texts = text_encoder(spec_of(context), embedded, context.run_log).texts(section.sensitive_prompts)
-    scores = (vectors_of(embedded, list(ids)).astype(np.float32) @ texts.T).max(1)
-    return {ids[i] for i in np.argsort(-scores, kind="stable")[:wanted].tolist()}

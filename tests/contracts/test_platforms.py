@@ -17,8 +17,8 @@ def written(
 ) -> tuple[dict[str, int], dict[str, bytes]]:
     """(counts, name → content) of the files of one platform."""
     batch: dict[str, Any] = {
-        "batch": "b1", "after": None, "items": {item: f"{ids}-{item}" for item in ADDRESSES}, "gold": gold, "blur": [],
-        "concepts": ["bus", "car"], "workers": 3, "per_worker": None, "reward_usd": 0.02, "estimate_usd": 0.36,
+        "batch": "b1", "after": None, "items": {item: f"{ids}-{item}" for item in ADDRESSES}, "gold": gold,
+        "concepts": ["bus", "car"], "workers": 3, "reward_usd": 0.02, "estimate_usd": 0.36,
         "usd_an_hour": 8.0,
     }  # fmt: skip
     counts = PLATFORMS[name](batch, ADDRESSES, CONCEPTS, out)

@@ -63,7 +63,7 @@ class TestBatch:
     def write(self, folder: Path, **settings: Any) -> dict[str, Any]:
         items = [(f"p{i}", f"image {i}".encode(), "jpg") for i in range(20)]
         plan = ValidationSettings(image_base_url="https://example.org/i/", **settings)
-        return write_batch(items, CONCEPTS, folder, 0, plan, {"p3": frozenset({"bus"})}, blur=["p5"])
+        return write_batch(items, CONCEPTS, folder, 0, plan, {"p3": frozenset({"bus"})})
 
     def test_no_file_for_workers_shows_the_expected_class(self, tmp_path: Path) -> None:
         self.write(tmp_path)
@@ -326,14 +326,6 @@ class TestAnswers:
         text = json.dumps([{"labels": {"bus": True}, "sensitive": value}])
         table = read([results(tmp_path / "r.csv", [line(**{"Answer.taskAnswers": text})])], BATCH)
         assert table["sensitive"].to_pylist() == [True]
-
-    def test_answers_above_a_workers_limit_do_not_count_in_any_order_of_the_file(self, tmp_path: Path) -> None:
-        batch = {"batch": "b1", "items": {f"i{n}": f"p{n}" for n in range(5)}, "concepts": ["bus"], "per_worker": 2}
-        lines = [line(f"i{n}", "W", **{"Answer.labels": "bus"}) for n in range(5)]
-        one = read([results(tmp_path / "a.csv", lines)], batch)
-        two = read([results(tmp_path / "b.csv", lines[::-1])], batch)
-        assert one["fault"].to_pylist() == [None, None, "over_cap", "over_cap", "over_cap"]
-        assert one.equals(two)
 
 
 def ticks(*sets: str, sensitive: int = 0) -> list[tuple[frozenset[str], bool]]:

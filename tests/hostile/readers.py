@@ -613,7 +613,7 @@ def answers(folder: Path) -> None:
     from driftline.curate.validation.answers.verdicts import agreement, tally
     from driftline.curate.validation.settings import ValidationSettings
 
-    batch = {"batch": "b1", "items": {"i0": "p0", "i1": "p1"}, "concepts": ["bus", "car"], "per_worker": 9}
+    batch = {"batch": "b1", "items": {"i0": "p0", "i1": "p1"}, "concepts": ["bus", "car"]}
     for path in sorted(folder.glob("*.csv")):
         table = read_answers(read_lines([path]).get("b1", []), batch, "key")
         tally([{"id": "p0", "bucket": 0, "concept": "bus"}], table, ValidationSettings(workers=2, agree=1))

@@ -547,46 +547,6 @@ def test_in_a_real_browser_keys_answer_and_undo(client: httpx.Client, folder: Pa
     assert not problems
 
 
-def test_one_person_is_asked_no_more_than_the_cap(tmp_path: Path) -> None:
-    store = AnswerStore(tmp_path / "a.sqlite", BATCH | {"per_worker": 2}, 0)
-    for _ in range(2):
-        store.answer("ann", store.following("ann")[0], ["bus"], False, 1)
-    assert store.following("ann") == []
-    assert (store.progress("ann").done, store.progress("ann").total) == (2, 2)
-    assert store.following("bob")
-
-
-def test_what_is_near_to_sensitive_prompts_is_shown_blurred(journey: Path, tmp_path: Path) -> None:
-    from driftline.curate.core.atomic_io import read_json as facts_of
-
-    out = tmp_path / "run"
-    skip = ("07_ask", "08_tally", "09_publish", "answers", "runs", "report", "stream", "world", "audit")
-    shutil.copytree(journey, out, ignore=shutil.ignore_patterns(*skip))
-    (out / "world").symlink_to(journey / "world")
-    changes = ["validation.sensitive_prompts=[a photo of a shoe]", "validation.blur_share=0.05"]
-    context = Context(out, load(out / "driftline.yaml", changes), RunLog(quiet=True))
-    run(context, until="ask")
-    batch = facts_of(folder_of(out, "ask") / "batch.json")
-    assert len(batch["blur"]) == round(0.05 * len(batch["items"]))
-    items = pq.read_table(folder_of(out, "ask") / "items.parquet")
-    concept = dict(zip(items["id"].to_pylist(), items["concept"].to_pylist(), strict=True))
-    assert all(concept[batch["items"][item]] == "shoe" for item in batch["blur"])
-    app, path = application(context, 8)
-    from starlette.testclient import TestClient
-
-    with TestClient(app, base_url=f"http://127.0.0.1:8{path}", headers={"origin": "http://127.0.0.1:8"}) as browser:
-        seen = set()
-        for _ in range(len(batch["items"])):
-            page = browser.get("/label", params={"annotator": "ann"}).text
-            item = page.split('name="item" value="')[1][:16]
-            seen.add((item in batch["blur"], 'class="annotate blurred"' in page))
-            if len(seen) == 2:
-                break
-            answer = {"annotator": "ann", "item": item, "labels": "none", "sensitive": "no"}
-            browser.post("/answer", data=answer)
-    assert seen == {(True, True), (False, False)}
-
-
 class TestOptions:
     SERVE = "driftline.pipelines.web.local_server.serve"
 

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from driftline.curate.core.errors import BadInput
-
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 SMALLEST = 1e-10  # least probability of an error; zero would make an answer impossible
@@ -25,10 +23,6 @@ class Answers:
     items: Ints
     workers: Ints
     labels: Ints
-
-    def __post_init__(self) -> None:
-        if not len(self.items):
-            raise BadInput("There are no answers.", "Expected at least one.")
 
     def counts(self) -> Floats:
         """(items, labels): how often each label was given."""
@@ -48,40 +42,36 @@ class Aggregated:
 
 
 def pairwise(answers: Answers) -> float:
-    """Share of equal pairs among all pairs of answers to one item. Raises BadInput if no item has two answers."""
+    """Share of equal pairs among all pairs of answers to one item; nan if no item has two answers."""
     table = answers.counts()
     n = table.sum(1)
     pairs = (n * (n - 1)).sum()
-    if pairs == 0:
-        raise BadInput("No item has two answers.", "Expected some to compare.")
-    return float((table * (table - 1)).sum() / pairs)
+    return float((table * (table - 1)).sum() / pairs) if pairs else float("nan")
 
 
 def fleiss_kappa(answers: Answers) -> float:
     """κ for items with an equal number of answers [Fleiss 1971]; items with another number than most are ignored.
 
-    1: all agree, 0: agreement by chance, nan: only one label was given. Raises BadInput if no item has two answers.
+    1: all agree, 0: agreement by chance, nan: only one label was given, or no item has two answers.
     """
     table = answers.counts()
     sizes = table.sum(1)
     usual = float(np.bincount(sizes.astype(np.int64))[2:].argmax() + 2) if (sizes >= 2).any() else 0.0
     table = table[sizes == usual]
-    if usual < 2 or not len(table):
-        raise BadInput("No item has two answers.", "Expected some to compare.")
+    if usual < 2:
+        return float("nan")
     observed = float(((table * (table - 1)).sum(1) / (usual * (usual - 1))).mean())
     chance = float(((table.sum(0) / table.sum()) ** 2).sum())
     return (observed - chance) / (1 - chance) if chance < 1 else float("nan")
 
 
 def krippendorff_alpha(answers: Answers) -> float:
-    """α for nominal labels [Krippendorff 2011], of items with two or more answers. nan if only one label was given.
-
-    Raises BadInput if no item has two answers.
-    """
+    """α for nominal labels [Krippendorff 2011], of items with two or more answers; nan if there is none, or only one
+    label was given."""
     table = answers.counts()
     table = table[table.sum(1) >= 2]
     if not len(table):
-        raise BadInput("No item has two answers.", "Expected some to compare.")
+        return float("nan")
     n = table.sum(1, keepdims=True)
     disagree = float(((n * table - table**2) / (n - 1)).sum())
     totals = table.sum(0)
@@ -176,14 +166,11 @@ def _maximise(
 
 def summary(answers: Answers | None) -> dict[str, float | None]:
     """κ, α and the share of equal pairs; None if it cannot be computed from the answers."""
-    values: dict[str, float | None] = {}
-    for measure in (pairwise, fleiss_kappa, krippendorff_alpha):
-        try:
-            value = float("nan") if answers is None else measure(answers)
-        except BadInput:
-            value = float("nan")
-        values[measure.__name__] = None if np.isnan(value) else round(value, 6)
-    return values
+    values = {
+        measure.__name__: float("nan") if answers is None else measure(answers)
+        for measure in (pairwise, fleiss_kappa, krippendorff_alpha)
+    }
+    return {name: None if np.isnan(value) else round(value, 6) for name, value in values.items()}
 
 
 def worker_table(answers: Answers, seconds: npt.NDArray[Any] | None = None) -> list[dict[str, Any]]:

@@ -202,17 +202,10 @@ def _rows_of(lines: Sequence[Line], batch: Mapping[str, Any], key: str) -> list[
         )
     rows.sort(key=lambda r: (r["item"], r["worker"], r["rank"]))
     seen: set[tuple[str, str]] = set()
-    counted: Counter[str] = Counter()
-    cap = batch.get("per_worker")
     for row in rows:
         key_ = (row["item"], row["worker"])
-        if row["fault"] is None:
-            if key_ in seen:
-                row["fault"] = "duplicate"
-            elif cap is not None and counted[row["worker"]] >= cap:
-                row["fault"] = "over_cap"
-            else:
-                counted[row["worker"]] += 1
+        if row["fault"] is None and key_ in seen:
+            row["fault"] = "duplicate"
         if row["fault"] != "returned":  # who gives a submission back may take part again
             seen.add(key_)
     return rows

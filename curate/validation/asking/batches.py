@@ -5,7 +5,7 @@ The modules of `platforms/` bring a batch into the form of a marketplace.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -72,12 +72,11 @@ def write_batch(
     settings: ValidationSettings,
     gold: Mapping[str, frozenset[str]] | None = None,
     after: str | None = None,
-    blur: Collection[str] = (),
 ) -> dict[str, Any]:
     """Write `batch.csv`, `page.html`, `images/` and last `batch.json`, whose content is returned; rows in seeded order.
 
     asked: (id, image bytes, extension). gold: id → known labels; workers cannot tell gold questions from others. after:
-    name of the previous batch. blur: ids of images that annotators see blurred at first. Raises BadConfig for a
+    name of the previous batch. Raises BadConfig for a
     concept whose name is no option of a page.
     """
     for concept in concepts:
@@ -101,9 +100,7 @@ def write_batch(
         "items": items,
         "concepts": [c.name for c in concepts],
         "gold": {item: sorted(gold[id_]) for item, id_ in items.items() if id_ in gold},
-        "blur": sorted(item for item, id_ in items.items() if id_ in set(blur)),
         "workers": settings.workers,
-        "per_worker": settings.per_worker,
         "reward_usd": settings.reward_usd,
         "estimate_usd": estimate(len(asked), settings),
         "usd_an_hour": wage(settings.reward_usd, settings.seconds),
@@ -163,7 +160,7 @@ def wage(reward: float, seconds: float) -> float:
 
 def read_batch(folder: Path) -> dict[str, Any]:
     """Read `batch.json`, which is written last: if it exists, the batch is complete."""
-    needed = {"batch": str, "items": dict, "concepts": list, "gold": dict, "blur": list, "workers": int}
+    needed = {"batch": str, "items": dict, "concepts": list, "gold": dict, "workers": int}
     way_out = "Repeat the stage ask: driftline run DIR --from ask."
     batch = read_object(folder / "batch.json", needed, way_out)
     check_format(folder / "batch.json", batch.get("format"), FORMAT, way_out)

@@ -1,6 +1,5 @@
 "use strict";
-// Keys: 1–9, 0 and then letters select options, n: none (alone), s: sensitive, Enter: next, u: undo, k: skip, v: view a blurred
-// image. In the grid: arrows, x or Space: wrong, Enter: next, u: undo.
+// Keys: 1–9, 0 and then letters select options, n: none (alone), s: sensitive, Enter: next, u: undo, k: skip. In the grid: arrows, x or Space: wrong, Enter: next, u: undo.
 const question = document.getElementById("question");
 const grid = document.getElementById("grid");
 const line = document.querySelector(".message");
@@ -35,8 +34,7 @@ if (question) {
     else if (event.key === "s") {
       const yes = question.querySelector("input[name=sensitive][value=yes]");
       question.querySelector(`input[name=sensitive][value=${yes.checked ? "no" : "yes"}]`).checked = true;
-    } else if (event.key === "v") document.body.classList.toggle("blurred");
-    else if (event.key === "u") document.getElementById("undo").submit();
+    } else if (event.key === "u") document.getElementById("undo").submit();
     else if (event.key === "k") document.getElementById("skip").requestSubmit();
     else if (event.key === "Enter") {
       event.preventDefault();
