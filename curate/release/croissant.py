@@ -13,7 +13,7 @@ from urllib.parse import quote
 from driftline.curate.images.changes import alters
 from driftline.curate.release.data_card import CARD_SECTIONS, coverage, maker, parse_judgement, time_span
 from driftline.curate.release.licences import NOT_STATED, licence_nodes, listed, usage
-from driftline.curate.validation.answers.rule_text import agreement_texts, answers_text, per_image, rule_text
+from driftline.curate.validation.answers.verdicts import agreement_texts, answers_text, per_image, rule_text
 
 CONTEXT: dict[str, Any] = {
     "@language": "en",

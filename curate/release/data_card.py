@@ -10,7 +10,7 @@ from typing import Any, Literal
 from driftline.curate.images.changes import KINDS, alters, kinds_of
 from driftline.curate.release.licences import NOT_STATED, Entry, hub_licences, labels, listed
 from driftline.curate.release.selection import absences
-from driftline.curate.validation.answers.rule_text import agreement_texts, answers_text, rule_text
+from driftline.curate.validation.answers.verdicts import agreement_texts, answers_text, rule_text
 
 STAGES = ("ingest", "filter", "fetch", "bucket", "embed", "retrieve", "ask", "tally")
 UNWRITTEN = "Not written yet: this needs a person's judgement"

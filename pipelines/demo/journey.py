@@ -188,7 +188,6 @@ def configuration(world: World, scale: Scale) -> str:
         "name": "photo-world",
         "notice": NOTICE,
         "judgement": str(Path("world") / "judgement.md"),
-        "strict": True,
     }
     values["validation"]["image_base_url"] = f"http://127.0.0.1:{world.port}/images"
     values["retrieve"] |= {"per_class": scale.asked, "depth": 6 * scale.asked}

@@ -41,8 +41,7 @@ from driftline.curate.release.settings import ReleaseSettings
 from driftline.curate.sources.flickr import Flickr
 from driftline.curate.sources.folder import Folder
 from driftline.curate.store.database import Place
-from driftline.curate.validation.answers.rule_text import rule_text
-from driftline.curate.validation.answers.verdicts import verdict
+from driftline.curate.validation.answers.verdicts import rule_text, verdict
 from driftline.curate.validation.settings import ValidationSettings
 from driftline.eval.reporting.overview import compared
 from driftline.eval.scoring.timeline import shared

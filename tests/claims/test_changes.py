@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.clear_layouts import PROVENANCE
 from support.helpers import release_of
 
 from driftline.curate.core.errors import BadConfig
@@ -24,11 +25,6 @@ from driftline.curate.release.settings import ReleaseSettings
 
 BUCKETS = [{"index": b, "name": str(2010 + b), "start": None, "end": None} for b in (1, 2)]
 CLASSES = ["bus", "car"]
-PROVENANCE: dict[str, Any] = {
-    "driftline": "0", "notice": "", "source": "folder", "seed": 0, "encoder": {"model": "m", "fingerprint": "f"},
-    "validation": {"method": "catalogue", "workers": 1, "agree": 1, "rule": "exact"},
-    "prompts": {}, "counts": {}, "judgement": None,
-}  # fmt: skip
 Change = Callable[[dict[str, Any]], Any]
 
 

@@ -16,9 +16,8 @@ from driftline.curate.retrieval.settings import Concept
 from driftline.curate.store.database import Place
 from driftline.curate.validation import judges
 from driftline.curate.validation.answers.answers import people_of, read_answers
-from driftline.curate.validation.answers.rule_text import agreement_texts
 from driftline.curate.validation.answers.stored import StoredAnswers, options_of
-from driftline.curate.validation.answers.verdicts import tally
+from driftline.curate.validation.answers.verdicts import agreement_texts, tally
 from driftline.curate.validation.judges import Alone, ask_endpoint, decided_alone, judged, question_of, zero_shot
 from driftline.curate.validation.settings import JudgeSettings, ValidationSettings
 

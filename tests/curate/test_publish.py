@@ -1,7 +1,5 @@
 """Publishing: n images per class and bucket, splits that keep uploaders together, a release that can be verified."""
 
-import csv
-import io
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -20,7 +18,6 @@ from driftline.curate.core.errors import IntegrityError, MissingFile, Shortage, 
 from driftline.curate.release import Release
 from driftline.curate.release.selection import select, split_groups, split_sides
 from driftline.curate.release.settings import ReleaseSettings
-from driftline.curate.release.writer import attribution
 
 CLASSES = ["background", "bus"]
 BUCKETS = [{"index": 1, "name": "1", "start": None, "end": None}, {"index": 2, "name": "2", "start": None, "end": None}]
@@ -196,18 +193,3 @@ class TestRelease:
 
         head = yaml.safe_load(card.split("---")[1])
         assert head["configs"][0]["data_files"][0]["split"] == "bucket_01"
-
-
-def test_attribution_cannot_run_as_a_formula() -> None:
-    row = {
-        "id": "1",
-        "title": "=HYPERLINK(1)",
-        "creator": "@me",
-        "page_url": None,
-        "licence": None,
-        "licence_url": None,
-        "sha256": "x",
-    }
-    (found,) = csv.DictReader(io.StringIO(attribution([row])))
-    assert found["title"] == "'=HYPERLINK(1)"
-    assert found["creator"] == "'@me"

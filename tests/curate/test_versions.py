@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from support.clear_layouts import PROVENANCE
 from support.console import inside
 from support.helpers import release_of
 
@@ -21,11 +22,6 @@ from driftline.pipelines.commands.release import compare
 
 BUCKETS = [{"index": b, "name": str(2010 + b), "start": None, "end": None} for b in (1, 2)]
 CLASSES = ["bus", "car"]
-PROVENANCE: dict[str, Any] = {
-    "driftline": "0", "notice": "", "source": "folder", "seed": 0, "encoder": {"model": "m", "fingerprint": "f"},
-    "validation": {"method": "catalogue", "workers": 1, "agree": 1, "rule": "exact"},
-    "prompts": {}, "counts": {}, "judgement": None,
-}  # fmt: skip
 
 
 def photos(n: int = 4) -> list[dict[str, Any]]:

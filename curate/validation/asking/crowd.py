@@ -93,18 +93,15 @@ class Crowd:
             self._say_uncounted()
             if reasons := uncounted(lines, batch, self.key):
                 self.run_log.say(f"tally: {reasons}")
-        if short and before and not lines and not incomplete:
-            folder = self._rest([i for i in items if i["id"] in set(short)], number, batch["batch"])
+        if not lines and (not before or (short and not incomplete)):
+            which = f"{len(short):,} images wait" if number == 1 else f"Round {number}: {len(short):,} images wait"
+            if before:
+                folder = self._rest([i for i in items if i["id"] in set(short)], number, batch["batch"])
+                answered = len({i["id"] for i in items}) - len(short)
+                which = f"{answered:,} images have their answers from before; {len(short):,} wait"
             raise Waiting(
-                f"{len({i['id'] for i in items}) - len(short):,} images have their answers from before; {len(short):,} "
-                f"wait for answers: driftline annotate {self.root}; or publish batch.csv and page.html of {folder}, "
+                f"{which} for answers: driftline annotate {self.root}; or publish batch.csv and page.html of {folder}, "
                 f"put the results CSV into {place}, and run again."
-            )
-        if not lines and not before:
-            which = "" if number == 1 else f"Round {number}: "
-            raise Waiting(
-                f"{which}{len({i['id'] for i in items}):,} images wait for answers: driftline annotate {self.root}; or "
-                f"publish batch.csv and page.html of {folder}, put the results CSV into {place}, and run again."
             )
         if short and not incomplete:
             raise Waiting(
