@@ -127,9 +127,8 @@ def read_answers(lines: Sequence[Line], batch: Mapping[str, Any], key: str) -> p
     An answer that does not count keeps its row, with the reason in the column fault: `duplicate` (same worker and
     image), `contradiction` ("none" with a concept), `empty`, `unknown_label`, `unreadable` (in an unknown form),
     `rejected` (by the requester), `returned` (by the worker, or not handed in), `undone` (by the worker), `placeholder`
-    (nothing filled in the worker's id), `over_cap` (above the batch's `per_worker`; the order of the files does not
-    matter). Of one person's answers to an image the first counts; of Label Studio's, where people
-    change them, the newest. Blanks and case of a label do not matter where they fit one option only.
+    (nothing filled in the worker's id). Of one person's answers to an image the first counts; of Label Studio's, where
+    people change them, the newest. Blanks and case of a label do not matter where they fit one option only.
 
     Raises BadInput for an image that was never asked, and as `_annotations`.
     """
