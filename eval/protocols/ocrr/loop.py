@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -28,16 +27,8 @@ def recover(
     predictions since the last test; "cost": seconds of single predictions and corrections. A correction counts when the
     learner receives it; one whose delay goes beyond the stream never does. If the samples have a label_time,
     corrections come in its order (see `reveals`); one whose label never comes is not made, and its answer is scored.
-    ledger: records each correction before the learner learns it.
+    ledger: open; records each correction before the learner learns it.
     """
-    with ledger or nullcontext():
-        yield from _recover(scenario, learner, policy, every, classes, rng, ledger)
-
-
-def _recover(
-    scenario: Scenario, learner: Learner, policy: Policy, every: int, classes: Sequence[str],
-    rng: np.random.Generator, ledger: Ledger | None,
-) -> Iterator[Row]:  # fmt: skip
     begun = time.process_time()
     learner.learn_step(Step(0, "seed", {"train": scenario.seed}))
     learner.prepare([scenario.stream.x, scenario.novel.x, scenario.original.x])

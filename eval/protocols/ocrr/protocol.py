@@ -1,6 +1,7 @@
 """The protocol with its settings."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -114,10 +115,10 @@ class Ocrr(Protocol):
     def run(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int = 0) -> Iterator[Row]:
         """Rows tested on "novel", "original" and "stream"."""
         scenario, draws = self.cut(stream, seed), rng_for(seed, "ocrr", self.policy)
-        policy, ledger = policies.parse(self.policy), None
-        if self.ledger:
-            ledger = Ledger(self._ledger_of(stream, learner, seed))
-        return loop.recover(scenario, learner, policy, self.every, list(stream.classes), draws, ledger)
+        ledger = Ledger(self._ledger_of(stream, learner, seed)) if self.ledger else None
+        with ledger or nullcontext():
+            policy, classes = policies.parse(self.policy), list(stream.classes)
+            yield from loop.recover(scenario, learner, policy, self.every, classes, draws, ledger)
 
     def facts(self, stream: Stream, learner: Learner, seed: int) -> dict[str, Any]:
         """What one answer for all samples reaches; name, number of entries, head and root of the run's ledger."""
