@@ -12,23 +12,14 @@ from driftline.eval.plotting.charts import Figure, Section, lines
 from driftline.eval.plotting.frames import SHADED
 from driftline.eval.reporting import markup
 from driftline.eval.reporting.markup import Cell, render
-from driftline.eval.reporting.text import (
-    after,
-    counted,
-    ends,
-    half_life_text,
-    interval,
-    one_of,
-    points,
-    seconds_text,
-    span,
-)
 from driftline.eval.rows import Run
 from driftline.eval.scoring.ageing import Ageing, ageing
 from driftline.eval.scoring.bands import Band
 from driftline.eval.scoring.net import Net
 from driftline.eval.scoring.sums import Resampling
 from driftline.stream_builder.stream import Stream
+
+from .text import after, counted, ends, half_life_text, interval, one_of, points, seconds_text, span
 
 CLASSES, TABLES = 24, 3  # with their accuracy by age; learners with a table of it
 RETRAINED = 3  # learners with a table of how often to retrain
