@@ -6,7 +6,7 @@ The stream (vectors of Gaussian classes) drifts, its label space grows, and step
 far from each other. Settings of each pair are the same, and strong enough for the method to matter. The distance is
 the mean over cells of the difference between two mean accuracy matrices, in points. One JSON object: `distances` (row:
 ours, column: Avalanche's), `noise` (between two halves of Avalanche's own seeds), and `nearest`: for how many methods
-the diagonal is the smallest of its row and of its column. `--markdown` prints the table of docs/studies/avalanche.md.
+the diagonal is the smallest of its row and of its column. `--markdown` prints a table (docs/studies/avalanche.md).
 
 In two respects Avalanche 0.6 is put right to what it was in CLEAR's runs (0.1): SI copies its record of old weights,
 which is the live weights on a CPU, so that it would be plain finetuning; and every step starts without momentum.

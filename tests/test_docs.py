@@ -27,7 +27,8 @@ from driftline.curate.validation.asking import PLATFORMS
 from driftline.eval.learners import LEARNERS
 from driftline.eval.protocol import PROTOCOLS
 from driftline.pipelines.cli.app import app
-from driftline.pipelines.cli.listing import KINDS, REGISTRIES
+from driftline.pipelines.cli.imports import add_imports
+from driftline.pipelines.cli.listing import REGISTRIES
 from driftline.pipelines.config import presets
 from driftline.pipelines.config.schema import Config
 from driftline.pipelines.demo.draw import photo
@@ -165,6 +166,7 @@ def test_every_file_of_the_repository_in_the_text_exists(page: Path) -> None:
 
 def known_commands() -> dict[tuple[str, ...], set[str]]:
     """Path of every command and group → its options."""
+    add_imports([])
 
     def walk(command: Any, path: tuple[str, ...]) -> dict[tuple[str, ...], set[str]]:
         own = {opt for p in command.params for opt in (*p.opts, *p.secondary_opts)} | {"--help"}
@@ -257,18 +259,9 @@ def test_the_entry_points_of_the_recipes_name_every_group_and_resolve() -> None:
         assert re.search(rf"^(class|def) {name}\b", text, re.M), target
 
 
-def test_the_guide_names_every_registry_and_its_file() -> None:
-    text = EXTEND.read_text(encoding="utf-8")
-    for kind, (target, _) in KINDS.items():
-        module, _, registry = target.partition(":")
-        assert re.search(rf"`{registry}`", text), kind
-        path = module.removeprefix("driftline.").replace(".", "/")
-        assert f"`{path}.py`" in text or f"`{path}/__init__.py`" in text, kind
-
-
 def test_every_name_of_a_catalogue_is_documented() -> None:
-    learners = runpy.run_path(str(ROOT / "docs" / "learner_page.py"))
-    text = "\n".join([learners["page"](), *(page.read_text(encoding="utf-8") for page in PAGES)])
+    pages = [runpy.run_path(str(ROOT / "docs" / f"{name}_page.py"))["page"]() for name in ("learner", "parts")]
+    text = "\n".join([*pages, *(page.read_text(encoding="utf-8") for page in PAGES)])
     for catalogue in (SOURCES, SHIFTS, PROTOCOLS, LEARNERS, EXPORTS, STREAM_EXPORTS, PLATFORMS, STAGES):
         for name in catalogue:
             assert re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text), f"{catalogue.kind} {name} is in no document"

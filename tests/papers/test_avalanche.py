@@ -4,8 +4,6 @@
 stream grows, drifts and lacks classes, so that methods end far from each other: one that passes as another fails.
 """
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from support.helpers import study
@@ -17,7 +15,6 @@ from driftline.eval.protocols.clear.score import IID
 pytestmark = pytest.mark.proof("paper")
 
 cross = study("cross_table")
-DOCS = Path(__file__).resolve().parents[2] / "docs/studies/avalanche.md"
 SEEDS = 2  # four are no clearer, and take twice as long
 
 
@@ -31,16 +28,6 @@ def measured() -> dict[str, dict[str, float]]:
 def test_each_learner_is_nearest_to_avalanches_of_the_same_name(name, measured):
     assert measured[name][name] < 2.5, "points"
     assert name in cross.nearest(measured)
-
-
-def test_the_table_in_the_docs_is_of_these_methods_and_its_diagonal_is_the_smallest() -> None:
-    lines = [line.strip("| ").split(" | ") for line in DOCS.read_text(encoding="utf-8").splitlines() if "|" in line]
-    first = next(i for i, cells in enumerate(lines) if cells[0] == "ours")
-    columns = lines[first][1:]
-    assert columns == list(cross.PAIRS)
-    rows = lines[first + 2 : first + 2 + len(columns)]
-    table = {row[0]: dict(zip(columns, (float(c.strip("*")) for c in row[1:]), strict=True)) for row in rows}
-    assert cross.nearest(table) == columns
 
 
 def test_the_five_equations_of_clear_equal_avalanches() -> None:
