@@ -54,8 +54,7 @@ def from_table(
     the column group or user. From Python also a data frame, or columns by name.
 
     source TABLE: CSV or Parquet; or a folder with the order files of CGLM or CLOC.
-    features FILE: Vectors as samples: an .npy file (N, D), a row for each of the table. CGLM, CLOC: a folder with
-        train.npy and test.npy.
+    features FILE: Vectors as samples: an .npy file (N, D); CGLM, CLOC: a folder with train.npy and test.npy.
 
     Raises MissingFile, and BadInput naming file, column and row.
     """

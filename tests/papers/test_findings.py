@@ -1,5 +1,7 @@
 """docs/studies/findings.md: what no other test repeats of it."""
 
+import csv
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,15 @@ from driftline.eval.answers import answers
 from driftline.eval.learner import Task
 from driftline.eval.learners.online import RiverLogreg
 from driftline.eval.run import evaluate
+
+STUDIES = Path(__file__).resolve().parents[2] / "docs" / "studies"
+
+
+def test_the_page_counts_the_findings_of_its_table() -> None:
+    with (STUDIES / "findings.csv").open(encoding="utf-8") as file:
+        counts = Counter(row["holds"] for row in csv.DictReader(file))
+    stated = f"{counts['yes']} of {counts.total()} hold, {counts['depends on the dataset']} depend on the dataset"
+    assert f"{stated}, {counts['in part']} hold in part" in (STUDIES / "findings.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.shared(twin="tests/eval/test_replay.py::test_replay_forgets_less_than_finetuning")
