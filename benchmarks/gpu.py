@@ -84,7 +84,7 @@ def grid_stream(steps: int, train: int, test: int, width: int) -> Stream:
 def grid(net: str, device: str, tiny: bool) -> dict[str, Any]:
     """Seconds that an epoch of the whole grid takes for one seed."""
     from driftline.curate.core.executor import Executor
-    from driftline.eval.experiment.learner_sets import TABLE_4
+    from driftline.eval.experiment.presets import TABLE_4
     from driftline.eval.run import evaluate
 
     data = grid_stream(2, 66, 22, 64) if tiny else grid_stream(10, 2310, 990, 2048)

@@ -153,6 +153,12 @@ def neighbours(n: int) -> dict[str, object]:
         place = np.argpartition(-cosines, K, axis=1)[:, :K]
         return np.take_along_axis(cosines, place, 1), place
 
+    memory = Memory(WIDTH)
+
+    def by_memory(q: np.ndarray, before: int) -> tuple[np.ndarray, np.ndarray]:
+        memory.add(x[memory.n : before])
+        return memory.search(q, K)
+
     def by_index(index: faiss.Index) -> np.ndarray:
         out = np.full((n, K), -1)
         for i in range(n):
@@ -166,7 +172,7 @@ def neighbours(n: int) -> dict[str, object]:
         return index
 
     ways: dict[str, Callable[[], np.ndarray]] = {
-        "ours": lambda: Memory(WIDTH).stream(x, K)[1],
+        "ours": lambda: blocked(x, 256, by_memory),
         "faiss": lambda: blocked(x, 1024, by_faiss),
         "torch": lambda: blocked(x, 256, by_torch),
         "numpy": lambda: blocked(x, 256, by_numpy),

@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from driftline.curate.sources.base import HERE as HERE
     from driftline.curate.sources.base import FileSource as FileSource
     from driftline.curate.sources.base import Workplace as Workplace
-    from driftline.eval.answers import evaluate_split as evaluate_split
     from driftline.eval.experiment.settings import NO_EFFECT as NO_EFFECT
     from driftline.eval.history import Past as Past
     from driftline.eval.learner import Learner as Learner
@@ -64,6 +63,7 @@ if TYPE_CHECKING:
     from driftline.eval.nets.chain import HEAD as HEAD
     from driftline.eval.nets.chain import STEM as STEM
     from driftline.eval.nets.chain import Blocks as Blocks
+    from driftline.eval.outcomes import evaluate_split as evaluate_split
     from driftline.eval.protocol import Protocol as Protocol
     from driftline.eval.protocol import Ran as Ran
     from driftline.eval.protocol import Result as Result

@@ -15,11 +15,10 @@ from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.experiment.learner_spec import spec_of
-from driftline.eval.experiment.settings import setting_names
+from driftline.eval.experiment.settings import setting_names, spec_of
 from driftline.eval.plain import plain
 from driftline.eval.protocol import Protocol, stored_protocol
-from driftline.eval.protocols.clear.protocol import EqualIid, EqualStreaming, Iid, Streaming
+from driftline.eval.protocols.clear import EqualIid, EqualStreaming, Iid, Streaming
 from driftline.eval.results import Results
 from driftline.eval.rows import CONTROL, Run, folder_name, stored_name
 from driftline.eval.run import evaluate as run_all

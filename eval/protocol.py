@@ -39,8 +39,8 @@ Floats = npt.NDArray[np.float64]
 PROTOCOLS = Registry(
     "protocol",
     {
-        "clear-iid": "driftline.eval.protocols.clear.protocol:Iid",
-        "clear-streaming": "driftline.eval.protocols.clear.protocol:Streaming",
+        "clear-iid": "driftline.eval.protocols.clear:Iid",
+        "clear-streaming": "driftline.eval.protocols.clear:Streaming",
         "ocrr": "driftline.eval.protocols.ocrr.protocol:Ocrr",
         "seq-to-final": "driftline.eval.protocols.seq_to_final.protocol:SeqToFinal",
         "near-future": "driftline.eval.protocols.near_future.protocol:NearFuture",
@@ -114,8 +114,6 @@ class Ran:
     rows: list[Row]
     learner: Learner
     """as it is after the run: another object than at the start if the run went on from a stored state"""
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    """what the run's record says beside its rows"""
 
 
 def require(
@@ -218,7 +216,7 @@ class Protocol(ABC):
     bounds: ClassVar[Sequence[str]] = ("future", "oracle")
     """needs that give a learner more than the others get: its scores are upper bounds, and it is no rival of theirs"""
     late_labels: ClassVar[bool] = False
-    """True: shows labels in the order of a stream's label_time (see `driftline.eval.reveals`); False: does not use it,
+    """True: shows labels in the order of a stream's label_time (see `driftline.eval.history`); False: does not use it,
     and a run's record says so"""
     reaches: ClassVar[Mapping[str, str]] = {}
     """as for learners: setting → what it names outside the run"""

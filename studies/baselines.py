@@ -27,7 +27,7 @@ from driftline.curate.core.atomic_io import write_bytes
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.encoders import spec_of
 from driftline.curate.encoders.weights import seen
-from driftline.eval.experiment.learner_sets import expand
+from driftline.eval.experiment.presets import expand
 from driftline.eval.leaderboard.submission import EPOCH, pack
 from driftline.eval.learners import LEARNERS
 from driftline.eval.run import evaluate

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.experiment.learner_sets import ALPHAS
+from driftline.eval.experiment.presets import ALPHAS
 from driftline.eval.learners import LEARNERS
 from driftline.eval.run import evaluate
 from driftline.eval.training.online_learner import OnlineLearner

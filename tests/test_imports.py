@@ -108,7 +108,7 @@ DOWNHILL = {  # package → its rooms, the lowest first: a room imports only tho
     "release pretrain export publishing",
     "stream_builder": "lazy_images class_texts step ties splitting storage validate stream rows shifts importers "
     "builders datasets measures export interop notebook",
-    "eval": "engine history learner checkpoint rows outcomes plain reveals visits answers memory nets training "
+    "eval": "engine history learner checkpoint rows outcomes plain visits memory nets training "
     "finetuning integrations learners protocol experiment protocols scoring plotting logs reporting "
     "results run control leaderboard",
     "pipelines": "kinds web config run stages annotation reporting browse forecast demo reproduce cli commands",
@@ -188,7 +188,7 @@ def sibling_of(module: str, family: str) -> str | None:
 
 def test_the_sibling_rule_itself_sees_a_sibling() -> None:
     assert sibling_of("driftline.curate.sources.yfcc.Yfcc", "driftline.curate.sources") == "yfcc"
-    assert sibling_of("driftline.eval.protocols.clear.loop", "driftline.eval.protocols") == "clear"
+    assert sibling_of("driftline.eval.protocols.near_future.loop", "driftline.eval.protocols") == "near_future"
     assert sibling_of("driftline.curate.sources.SOURCES", "driftline.curate.sources") is None
 
 

@@ -135,7 +135,7 @@ def descend_rounded(
 
 
 def show(x: Any, draws: npt.NDArray[np.float32], scale: Sequence[float], shift: Sequence[float]) -> Any:
-    """Augmented and normalised: x (B, H, W, 3) uint8 → (B, 3, H, W) float32. draws: (B, 5) of `augment.draw`. scale,
+    """Augmented and normalised: x (B, H, W, 3) uint8 → (B, 3, H, W) float32. draws: (B, 5) of `deep.draw`. scale,
     shift: factor of the bytes of each channel, and summand."""
     import torch
 

@@ -11,14 +11,15 @@ from typing import Any
 from driftline.curate.core.errors import BadConfig, DriftlineError
 from driftline.curate.core.executor import Executor
 from driftline.eval.engine import fused
-from driftline.eval.experiment.learner_spec import LearnerSpec, spec_of
 from driftline.eval.experiment.presets import check_network, fitting
 from driftline.eval.experiment.settings import (
     Inapplicable,
+    LearnerSpec,
     changed_settings,
     check_settings,
     defaults_of,
     setting_names,
+    spec_of,
     unknown_setting,
 )
 from driftline.eval.experiment.tune import Grid, planned

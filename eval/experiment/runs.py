@@ -1,30 +1,74 @@
-"""One run after the other: found on disk, or begun, run by the protocol, and recorded."""
+"""One run after the other: found on disk, or begun, run by the protocol, and recorded with the code that decides it.
+
+A digest changes when a file changes that can change a result: the module of a class and the modules beside it that it
+imports, the version of an installed package, the values that a function encloses. What cannot be read as text or data,
+as a class of a notebook's cell, has none (`Untold`): its rows are not used again.
+"""
 
 import dataclasses
 import glob
 import json
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from driftline.curate.core.atomic_io import locked
-from driftline.curate.core.files import code_of
+from driftline.curate.core import files as digests
+from driftline.curate.core.atomic_io import fingerprint, locked
+from driftline.curate.core.files import files_of
+from driftline.curate.core.own_code import HOME, PLAIN, Untold, code_of, sha256_of, value_of
 from driftline.eval import outcomes
 from driftline.eval import rows as row_files
 from driftline.eval.checkpoint import Checkpoint
 from driftline.eval.engine import fused
-from driftline.eval.experiment.code import code_or_name
 from driftline.eval.experiment.jobs import Job, Setup
 from driftline.eval.experiment.tune import Choice, choose, started
+from driftline.eval.history import label_time_note
 from driftline.eval.learner import Learner
 from driftline.eval.protocol import Protocol, Ran, Start, skip_reason
-from driftline.eval.reveals import label_time_note
 from driftline.eval.rows import Run, folder_name
 from driftline.eval.scoring import timeline
 from driftline.eval.scoring.ranking import standing_of
 from driftline.eval.scoring.sums import groups_of
 from driftline.stream_builder.stream import Stream
+
+OURS = ("curate", "stream_builder", "eval")  # packages of driftline whose code decides a row
+
+
+def code_of_run(learner: object, protocol: object) -> dict[str, str]:
+    """What decides the rows of a learner under a protocol: `driftline`, `learner`, `protocol` → a digest or a version.
+    Raises Untold."""
+    return {HOME: ours(), "learner": _object(learner), "protocol": _object(protocol)}
+
+
+def code_or_name(learner: object, protocol: object) -> dict[str, str]:
+    """The same; {"untold": name} for code that has no digest."""
+    try:
+        return code_of_run(learner, protocol)
+    except Untold as error:
+        return {"untold": str(error)}
+
+
+def ours() -> str:
+    """Of driftline's own code that decides rows."""
+    return digests.code_of(OURS)
+
+
+def _object(thing: Any) -> str:
+    """Of an instance: its class, the settings that are no text or number, and the files that its settings name."""
+    own = {f.name: getattr(thing, f.name) for f in fields(thing) if f.init} if is_dataclass(thing) else {}
+    values = {name: value_of(value) for name, value in own.items() if not isinstance(value, PLAIN)}
+    for name, what in getattr(thing, "reaches", {}).items():
+        if what in ("a file", "a model") and isinstance(own.get(name), str) and own[name] and Path(own[name]).exists():
+            values[name] = _content(Path(own[name]))
+    kind = code_of(type(thing))
+    return kind if not values else fingerprint([kind, values])[:16]
+
+
+def _content(path: Path) -> Any:
+    files = sorted(files_of(path)) if path.is_dir() else [path]
+    return [(file.name, sha256_of(file)) for file in files]
 
 
 def about_stream(stream: Stream, seed: int | None) -> dict[str, str]:
@@ -166,7 +210,8 @@ def _finish(stream: Stream, grid: Setup, job: Job, run: _Begun, ran: Ran) -> Run
         for row in ran.rows
     ]
     about = run.identity | {"stored_bytes": learner.stored_bytes(), "gradient_steps": learner.gradient_steps}
-    about |= {"seconds": round(seconds, 3), "kernel": fused.kind(), "code": code_of(), "tests": row_files.tested(rows)}
+    about |= {"seconds": round(seconds, 3), "kernel": fused.kind(), "code": digests.code_of()}
+    about["tests"] = row_files.tested(rows)
     notes = {
         "published": stream.facts.get("published"),
         "learner_facts": learner.metadata(),
@@ -178,8 +223,7 @@ def _finish(stream: Stream, grid: Setup, job: Job, run: _Begun, ran: Ran) -> Run
     }
     about["standing"] = standing_of(type(learner), type(protocol))
     chosen = {} if run.choice is None else {"chosen": run.choice.settings, "selection": run.choice.record}
-    about |= {k: v for k, v in notes.items() if v} | protocol.facts(stream, learner, run.start.seed)
-    about |= dict(ran.facts) | chosen
+    about |= {k: v for k, v in notes.items() if v} | protocol.facts(stream, learner, run.start.seed) | chosen
     folder = run.folder
     if code_or_name(learner, protocol) != run.identity["code_of"]:
         about["edited_while_running"] = True

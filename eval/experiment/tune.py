@@ -10,7 +10,7 @@ from typing import Any
 
 from driftline.curate.core.errors import BadPlugin, Diverged, IncompatibleStream
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.experiment.learner_spec import LearnerSpec
+from driftline.eval.experiment.settings import LearnerSpec
 from driftline.eval.learner import Learner
 from driftline.eval.protocol import Protocol, Ran, Result, Start, score_of
 from driftline.stream_builder.stream import Stream

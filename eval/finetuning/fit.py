@@ -106,18 +106,11 @@ class Fit:
     """`hyper.decay` is a factor of Σw² (l2), of Σ|w| (l1), or of the pulls only (pulls)"""
     compiled: bool = False
     """blocks by torch.compile: equal up to rounding"""
-    epoch: int = 0
-    """epochs done"""
-    steps: int = 0
-    """updates of the weights done"""
-    curve: list[float] = field(default_factory=list)
-    """validation accuracy before the first and after each epoch"""
-    best: dict[str, Any] = field(default_factory=dict)
-    """the network's state at the best epoch"""
-    best_epoch: int = 0
-    """number of the best epoch"""
 
     def __post_init__(self) -> None:
+        self.epoch = self.steps = self.best_epoch = 0  # epochs and updates of the weights so far
+        self.curve: list[float] = []  # validation accuracy before the first and after each epoch
+        self.best: dict[str, Any] = {}  # the network's state at the best epoch
         self.rng = rng_for(self.seed, "fit")
         self.net.still, self.net.dropout, self.net.masks = self.rule.still, self.hyper.dropout, self._mask
         self.net.to(memory_format=torch.channels_last)

@@ -19,8 +19,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, softmax
 
-from driftline.eval.engine.augment import augmented, draw
-from driftline.eval.engine.deep import SCALE, SHIFT
+from driftline.eval.engine.deep import SCALE, SHIFT, augmented, draw
 from driftline.eval.nets.chain import Net, widened
 from driftline.stream_builder.stream import Split
 

@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from driftline.curate.core.errors import BadConfig, DriftlineError, IncompatibleStream, crashed
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.experiment.learner_spec import parsed
-from driftline.eval.experiment.settings import setting_names
+from driftline.eval.experiment.settings import parsed, setting_names
 from driftline.eval.learner import Array, Labels, Learner, Task
 from driftline.eval.learners import LEARNERS
 from driftline.eval.outcomes import numbered

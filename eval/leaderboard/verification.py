@@ -13,7 +13,7 @@ from driftline.curate.core.atomic_io import sha256_file
 from driftline.curate.core.errors import BadConfig, BadInput, BadPlugin, DriftlineError, IntegrityError, UnknownName
 from driftline.curate.core.registry import Registry
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.experiment.code import ours
+from driftline.eval.experiment.runs import ours
 from driftline.eval.leaderboard.repeating import miscounted, own_code, reach, repeat, rescored
 from driftline.eval.leaderboard.submission import documents_of, modules_of, opened, runs_of, with_records
 from driftline.eval.learners import LEARNERS

@@ -23,7 +23,7 @@ from driftline.curate.core.vectors import unit as of_length_one
 Vectors = npt.NDArray[np.float32]
 ROWS = 16_384  # vectors per block
 MEASURED = 100  # samples on which the recall of an index is measured
-ONE_BY_ONE = 256  # samples per block of `stream`
+ONE_BY_ONE = 256  # samples that are searched for at once in a whole block
 GROUP = 64  # cosines of which only the largest is compared at first
 MANY = 1 << 16  # cosines from which that is quicker
 # Largest error of a product. bfloat16: both factors are rounded by at most 2⁻⁹ of their value, and Σ |xᵢqᵢ| ≤ 1 for
@@ -118,20 +118,6 @@ class Memory:
             copy = self.copies[number][part] if self.copies else None
             best = nearest(q, self.blocks[number][part], k, best, number * ROWS + part.start, copy)
         return best
-
-    def stream(self, x: npt.NDArray[Any], k: int) -> Neighbours:
-        """Search for each row of x (n, D) among the memory and the rows before it, then append them all.
-
-        Exactly equal to searching and adding one row after the other; a block of rows shares one product with the
-        memory and one with itself. If there are fewer than k: cosine −inf, position −1.
-        """
-        parts: list[Neighbours] = []
-        for low in range(0, len(x), ONE_BY_ONE):
-            q = unit(x[low : low + ONE_BY_ONE])
-            best = self.exact(q, k)
-            parts.append(nearest(q, q, k, best, self.n, earlier=True))
-            self.add(q)
-        return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
 
     def __getstate__(self) -> dict[str, Any]:
         """For checkpoints: vectors as arrays. Raises TypeError for a memory with an index, which faiss stores in a
@@ -271,24 +257,19 @@ def _tensor(x: Vectors) -> Any:
     return torch.from_numpy(np.ascontiguousarray(x))
 
 
-def nearest(
-    q: Vectors, x: Vectors, k: int, best: Neighbours, first: int, copy: Any = None, earlier: bool = False
-) -> Neighbours:
+def nearest(q: Vectors, x: Vectors, k: int, best: Neighbours, first: int, copy: Any = None) -> Neighbours:
     """The k nearest of q (m, D) among those of `best` (m, k) and x (n, D), whose positions start at `first`.
 
-    If there are fewer: cosine −inf, position −1. copy: x in bfloat16, or on a GPU. earlier: q is x, and a row may only
-    find rows before it.
+    If there are fewer: cosine −inf, position −1. copy: x in bfloat16, or on a GPU.
     """
     import torch
 
     with_ = _tensor(x) if copy is None else copy
     off = OFF["float32" if copy is None else "bfloat16" if copy.dtype is torch.bfloat16 else "device"]
     about = _tensor(q).to(with_) @ with_.T
-    if earlier:
-        about.masked_fill_(torch.ones_like(about, dtype=torch.bool).triu_(), -torch.inf)
     rows, columns = _candidates(about, torch.from_numpy(best[0][:, -1:]).to(about.device) - off, k, off)
     if copy is not None and len(rows) > FEW * about.numel() + 8 * k * len(q):
-        return nearest(q, x, k, best, first, None, earlier=earlier)
+        return nearest(q, x, k, best, first)
     new = np.flatnonzero(np.bincount(rows, minlength=len(q)))  # the others stay as they are
     cosines = np.concatenate([best[0][new].ravel(), _cosines(q, x, rows, columns)])
     positions = np.concatenate([best[1][new].ravel(), columns + first])

@@ -19,11 +19,11 @@ if TYPE_CHECKING:  # without torch, which may be absent, the names are known
 NETS = Registry(
     "network",
     {
-        **{f"conv-{n}": "driftline.eval.nets.families:conv" for n in (1, 2, 3, 4)},
-        **{f"res-{n}": "driftline.eval.nets.families:residual" for n in (1, 2, 3, 4)},
-        **{f"dense-{n}": "driftline.eval.nets.families:dense" for n in (1, 2, 3, 4)},
-        "linear": "driftline.eval.nets.families:linear",
-        "mlp": "driftline.eval.nets.families:mlp",
+        **{f"conv-{n}": "driftline.eval.nets.chain:conv" for n in (1, 2, 3, 4)},
+        **{f"res-{n}": "driftline.eval.nets.chain:residual" for n in (1, 2, 3, 4)},
+        **{f"dense-{n}": "driftline.eval.nets.chain:dense" for n in (1, 2, 3, 4)},
+        "linear": "driftline.eval.nets.chain:linear",
+        "mlp": "driftline.eval.nets.chain:mlp",
     },
     group="networks",
 )
@@ -38,8 +38,7 @@ def build(
     comes from a file, for which no module is imported. Raises BadConfig for an unknown name and for a network that
     takes other samples.
     """
-    from driftline.eval.nets.chain import Net
-    from driftline.eval.nets.families import of_timm
+    from driftline.eval.nets.chain import Net, of_timm
 
     if ":" in name and not stored:
         NETS.resolve(name)

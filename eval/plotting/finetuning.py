@@ -14,9 +14,8 @@ from driftline.eval.finetuning.objectives import Samples, samples
 from driftline.eval.nets.chain import Net
 from driftline.eval.plotting import files
 from driftline.eval.plotting.charts import Picture, lines, paths
-from driftline.eval.protocols.seq_to_final import analysis, trained_networks
-from driftline.eval.protocols.seq_to_final.analysis import WHOLE
-from driftline.eval.protocols.seq_to_final.trained_networks import Trained
+from driftline.eval.protocols.seq_to_final import analysis
+from driftline.eval.protocols.seq_to_final.analysis import WHOLE, Trained
 from driftline.stream_builder.stream import Stream
 
 SHARES = (0.5, 0.9)  # shares of the sum of singular values [paper, figure 17]
@@ -74,7 +73,7 @@ def networks(
         if name in by_name or (learners and name not in learners):
             continue
         try:
-            by_name[name] = trained_networks.trained(run, runs, stream)
+            by_name[name] = analysis.trained(run, runs, stream)
         except DriftlineError as error:
             if learners:
                 raise

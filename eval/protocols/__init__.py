@@ -1,1 +1,1 @@
-"""A folder for each family of protocols: protocol, loop, score, figures."""
+"""A module or a folder for each family of protocols."""

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.errors import BadInput, BadPlugin, shortened
-from driftline.eval.experiment.code import ours
+from driftline.eval.experiment.runs import ours
 from driftline.eval.experiment.settings import setting_names
 from driftline.eval.plain import plain
 from driftline.eval.protocol import MAJORITY, Protocol, Result, Score, primary_of, scores_of, stored_protocol

@@ -16,8 +16,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from driftline.eval.experiment.learner_spec import spec_of
 from driftline.eval.experiment.presets import fitting
+from driftline.eval.experiment.settings import spec_of
 from driftline.eval.learners import LEARNERS
 from driftline.eval.protocol import stored_protocol
 

@@ -13,8 +13,7 @@ from pydantic import AfterValidator, Field, NonNegativeFloat, PositiveFloat, Pos
 from driftline.curate.core.errors import BadArray, BadConfig, Diverged, IncompatibleStream
 from driftline.curate.core.executor import one_thread
 from driftline.eval.engine import fused
-from driftline.eval.engine.augment import KINDS
-from driftline.eval.engine.deep import RANDOM, Deep, check_model
+from driftline.eval.engine.deep import KINDS, RANDOM, Deep, check_model
 from driftline.eval.engine.heads import Mlp
 from driftline.eval.engine.linear import Head, LinearSettings, Net, Rule, fit, net_scores, on, step
 from driftline.eval.learner import Array, Labels, Learner, Task

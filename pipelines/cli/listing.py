@@ -26,7 +26,7 @@ KINDS: dict[str, tuple[str, str]] = {  # kind → (registry, where its names are
     "stream-exports": ("driftline.stream_builder.export:EXPORTS", "export --format, of a stream"),
     "protocols": ("driftline.eval.protocol:PROTOCOLS", "eval --protocol"),
     "learners": ("driftline.eval.learners:LEARNERS", "eval --learners"),
-    "learner-sets": ("driftline.eval.experiment.learner_sets:GRIDS", "eval --learners"),
+    "learner-sets": ("driftline.eval.experiment.presets:GRIDS", "eval --learners"),
     "networks": ("driftline.eval.nets:NETS", "eval --set net=NAME, eval --set network=NAME"),
     "samplers": ("driftline.eval.memory.samplers:SAMPLERS", "eval --set sampler=NAME"),
     "objectives": ("driftline.eval.finetuning.modes:OBJECTIVES", "eval --learners 'to-final(history=NAME)'"),

@@ -32,7 +32,7 @@ EVAL = "driftline eval stream --protocol clear-iid --learners er,nap \\\n    --s
 
 def _keys(ctx: typer.Context, incomplete: str) -> list[str]:
     """For the shell: settings of the protocols and learners of the command line."""
-    from driftline.eval.experiment.learner_sets import split
+    from driftline.eval.experiment.presets import split
     from driftline.eval.experiment.settings import setting_names
     from driftline.eval.learners import LEARNERS
     from driftline.eval.protocol import PROTOCOLS
@@ -241,7 +241,7 @@ class _Work:
 
 def _chosen(text: str) -> list[str]:
     """Learners of a text: names with settings, sets, all."""
-    from driftline.eval.experiment.learner_sets import expand, split
+    from driftline.eval.experiment.presets import expand, split
     from driftline.eval.learners import LEARNERS
 
     return expand(split(text), list(LEARNERS))
@@ -249,14 +249,14 @@ def _chosen(text: str) -> list[str]:
 
 def _on(device: str, learners: Sequence[Any]) -> dict[str, Any]:
     """The setting `device` of the learners that have it and do not have it in their names. Raises UnknownName."""
-    from driftline.eval.experiment.learner_spec import spec_of
+    from driftline.eval.experiment.settings import spec_of
 
     specs = [spec for spec in map(spec_of, learners) if "device" in spec.settings and spec.instance is None]
     return {f"{_name(spec.name)}.device": device for spec in specs if "device" not in spec.with_name}
 
 
 def _reads_texts(learner: str) -> bool:
-    from driftline.eval.experiment.learner_spec import spec_of
+    from driftline.eval.experiment.settings import spec_of
 
     return spec_of(learner).kind.needs.texts
 

@@ -1,6 +1,6 @@
 """CLEAR [Lin et al. 2021]: tables 1 and 2, and tables 1 and 4 to 9 of its supplement."""
 
-from driftline.eval.experiment.learner_sets import TABLE_1, TABLE_4
+from driftline.eval.experiment.presets import TABLE_1, TABLE_4
 from driftline.eval.scoring.published_values import values
 from driftline.pipelines.reproduce.items import Cell, Item, Need, Paper
 

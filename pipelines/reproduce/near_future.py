@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from driftline.eval.experiment.learner_sets import GRIDS
+from driftline.eval.experiment.presets import GRIDS
 from driftline.pipelines.reproduce.items import Cell, Item, Need, Paper, Values
 
 ORDERS = ("cglm", "cloc")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from driftline.eval.experiment.learner_sets import GRIDS
+from driftline.eval.experiment.presets import GRIDS
 from driftline.pipelines.reproduce.items import Cell, Item, Need, Paper
 
 ONLINE = ("substrate", "bounded-reservoir(capacity=5000)", "bounded-reservoir(capacity=1000)", "river-logreg",

@@ -186,7 +186,7 @@ class Work:
     def _evaluated(self, item: Item, cell: Cell) -> tuple[dict[str, Any], Path]:
         """The document of an evaluation, and the folder of its runs. Weights of fits are deleted when a table's cell is
         done, unless plots may need them."""
-        from driftline.eval.experiment.learner_spec import spec_of
+        from driftline.eval.experiment.settings import spec_of
         from driftline.eval.run import evaluate, plan
 
         folder, stream = self._stream(cell)

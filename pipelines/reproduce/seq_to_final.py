@@ -70,9 +70,8 @@ def _drawn(row: str, stream: tuple[str, ...], network: str, learners: tuple[str,
                 quick=QUICK | more)  # fmt: skip
 
 
-def _paths(number: int, row: str, stream: tuple[str, ...], networks: tuple[str, ...] = ("conv-4", "dense-4", "res-4"),
-           hours: tuple[float, float] = (1400, 6)) -> Item:  # fmt: skip
-    cells = [_drawn(row, stream, network, PATHS) for network in networks]
+def _paths(number: int, row: str, stream: tuple[str, ...], hours: tuple[float, float] = (1400, 6)) -> Item:
+    cells = [_drawn(row, stream, network, PATHS) for network in ("conv-4", "dense-4", "res-4")]
     return Item(f"figure-{number}", f"Paths through the last step, {row}", "figure", cells, *hours,
                 plots=("interpolation",))  # fmt: skip
 

@@ -16,7 +16,7 @@ from driftline.curate.validation.answers.agreement import Answers, fleiss_kappa
 from driftline.curate.validation.answers.answers import ANSWERS
 from driftline.curate.validation.answers.verdicts import agreement, tally, verdict
 from driftline.curate.validation.settings import ValidationSettings
-from driftline.eval.protocols.ocrr.policies import parse
+from driftline.eval.protocols.ocrr.loop import policy_of
 
 BUS, CAR = frozenset({"bus"}), frozenset({"car"})
 DAYS = ("2010-01-01", "2010-01-02", "2010-01-03", "2010-01-05")
@@ -111,7 +111,7 @@ def test_a_margin_is_to_the_best_of_the_other_concepts() -> None:
 
 
 def test_a_wrong_correction_names_each_other_class_equally_often() -> None:
-    policy, rng = parse("wrong:1"), rng_for(0, "wrong")
+    policy, rng = policy_of("wrong:1"), rng_for(0, "wrong")
     said = Counter(policy.label(2, 5, rng) for _ in range(4000))
     assert set(said) == {0, 1, 3, 4}
     assert all(abs(n - 1000) < 5 * np.sqrt(4000 * 0.25 * 0.75) for n in said.values())

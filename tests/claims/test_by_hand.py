@@ -10,7 +10,7 @@ from driftline.curate.core.seeding import rng_for
 from driftline.curate.release.drift import drift
 from driftline.curate.validation.answers.agreement import Answers, dawid_skene, worker_table
 from driftline.eval.outcomes import check_stream
-from driftline.eval.protocols.ocrr.score import scored
+from driftline.eval.protocols.ocrr.protocol import scored
 from driftline.eval.rows import Answers as Outcomes
 from driftline.eval.rows import Row, Run
 from driftline.eval.scoring.comparing import compare, ties_of

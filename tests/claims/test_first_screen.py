@@ -8,7 +8,7 @@ import pytest
 from claims.worlds import planted
 
 from driftline.eval.outcomes import numbered
-from driftline.eval.protocols.clear.protocol import Iid
+from driftline.eval.protocols.clear import Iid
 from driftline.eval.rows import Answers, Row, Run
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.net import Control, Draw, Net, key_of, matrix_of, net_of, over_samples, pairs_in

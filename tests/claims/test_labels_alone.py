@@ -9,7 +9,7 @@ from support.helpers import correlated, drifting
 
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.protocol import Document
-from driftline.eval.protocols.near_future.score import retained
+from driftline.eval.protocols.near_future.protocol import retained
 from driftline.eval.reporting.document import shown
 from driftline.eval.reporting.pages import linked
 from driftline.eval.reporting.protocols import Lead, page_of

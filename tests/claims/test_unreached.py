@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from driftline.eval.protocol import PROTOCOLS, Score
-from driftline.eval.protocols.ocrr.score import REACHED
+from driftline.eval.protocols.ocrr.protocol import REACHED
 from driftline.eval.reporting.answer import answer
 from driftline.eval.reporting.document import _cost
 from driftline.eval.reporting.exports import scores_tex

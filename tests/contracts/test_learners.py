@@ -7,11 +7,11 @@ from support.helpers import described, drifting, hinted
 from driftline.curate.core.errors import IncompatibleStream
 from driftline.curate.core.registry import HOME
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.answers import answers, sure_answers
 from driftline.eval.experiment.settings import check_settings, setting_names
 from driftline.eval.experiment.settings import described as described_settings
 from driftline.eval.learner import Labels, Learner, Task
 from driftline.eval.learners import LEARNERS
+from driftline.eval.outcomes import answers, sure_answers
 from driftline.eval.training.sgd_learner import NetworkLearner
 
 STREAM = described(drifting(drift=0.1))

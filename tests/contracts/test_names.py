@@ -15,8 +15,7 @@ from support.helpers import described, drifting
 from driftline.curate.core.errors import BadConfig
 from driftline.eval.experiment import runs as run_module
 from driftline.eval.experiment.jobs import jobs_of, settings_text
-from driftline.eval.experiment.learner_spec import parsed
-from driftline.eval.experiment.settings import setting_names
+from driftline.eval.experiment.settings import parsed, setting_names
 from driftline.eval.learners import LEARNERS
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.run import evaluate, plan

@@ -16,8 +16,8 @@ from support.helpers import drifting
 
 from driftline.curate.core.own_code import Untold, code_of
 from driftline.curate.core.system import own_code
-from driftline.eval.experiment import code
-from driftline.eval.experiment.code import code_of_run, code_or_name, ours
+from driftline.eval.experiment import runs
+from driftline.eval.experiment.runs import code_of_run, code_or_name, ours
 from driftline.eval.integrations import Sklearn, Torch
 from driftline.eval.learner import Learner
 from driftline.eval.learners import LEARNERS
@@ -126,13 +126,13 @@ def test_files_of_one_name_in_several_folders_all_count(tmp_path: Path, monkeypa
 def test_another_driftline_runs_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     evaluate(STREAM, "clear-iid", ["majority"], out=tmp_path)
     assert finished("majority", tmp_path) == 1
-    monkeypatch.setattr(code, "ours", lambda: "0.3.0 (abc)")
+    monkeypatch.setattr(runs, "ours", lambda: "0.3.0 (abc)")
     assert finished("majority", tmp_path) == 0
 
 
 def test_the_digest_of_driftline_is_that_of_its_files(tmp_path: Path) -> None:
     """In a process of its own: it is computed once."""
-    text = "from driftline.eval.experiment.code import ours; print(ours())"
+    text = "from driftline.eval.experiment.runs import ours; print(ours())"
     assert subprocess.check_output([sys.executable, "-c", text], text=True).strip() == ours()
 
 

@@ -19,7 +19,7 @@ from support.helpers import drifting, grouped
 from driftline.curate.core.errors import BadConfig
 from driftline.eval.control import check_draws, controlled
 from driftline.eval.outcomes import find, groups_in
-from driftline.eval.protocols.clear.protocol import EqualIid
+from driftline.eval.protocols.clear import EqualIid
 from driftline.eval.reporting.report import results_of
 from driftline.eval.results import Results
 from driftline.eval.rows import Run, folders

@@ -11,10 +11,9 @@ from torch.nn.functional import cross_entropy
 from driftline.curate.core.errors import BadConfig, BadInput, IncompatibleStream, MissingFile, UnknownName
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.engine import fused
-from driftline.eval.engine.augment import augmented, draw
-from driftline.eval.engine.deep import SCALE, SHIFT, Deep, planes
+from driftline.eval.engine.deep import SCALE, SHIFT, Deep, augmented, draw, planes
 from driftline.eval.engine.linear import Rule, step
-from driftline.eval.experiment.learner_spec import spec_of
+from driftline.eval.experiment.settings import spec_of
 from driftline.eval.learner import Task
 from driftline.eval.learners.regularised import Cwr
 from driftline.eval.learners.trained_heads import Finetune

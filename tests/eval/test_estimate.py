@@ -9,13 +9,12 @@ import pytest
 from support.helpers import described, drifting
 
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.experiment.cost_estimate import core_seconds
 from driftline.eval.learner import Task
 from driftline.eval.learners import LEARNERS
 from driftline.eval.protocol import Protocol
-from driftline.eval.protocols.clear.protocol import Iid, Streaming
+from driftline.eval.protocols.clear import Iid, Streaming
 from driftline.eval.protocols.ocrr.protocol import Ocrr
-from driftline.eval.run import evaluate, plan
+from driftline.eval.run import core_seconds, evaluate, plan
 from driftline.eval.training.online_learner import OnlineLearner
 from driftline.eval.training.sgd_learner import NetLearner
 
@@ -63,7 +62,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
         return train(learner, x, y, **more)
 
     monkeypatch.setattr(NetLearner, "train", takes)
-    monkeypatch.setattr("driftline.eval.experiment.cost_estimate.time", made)
+    monkeypatch.setattr("driftline.eval.run.time", made)
     return made
 
 

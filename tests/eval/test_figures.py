@@ -23,7 +23,7 @@ from driftline.eval.plotting.frames import GAP
 from driftline.eval.plotting.svg import GREY
 from driftline.eval.plotting.timeline import BINS, FOOT, HIGH, SHADES, TOP, timeline
 from driftline.eval.protocol import Result, Score
-from driftline.eval.protocols.clear.protocol import Iid
+from driftline.eval.protocols.clear import Iid
 from driftline.eval.reporting.document import shown
 from driftline.eval.reporting.pages import linked
 from driftline.eval.reporting.protocols.ocrr import front

@@ -14,14 +14,14 @@ from support.helpers import drifting
 
 from driftline.curate.core.errors import BadConfig, BadInput, IncompatibleStream
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.experiment.learner_spec import spec_of
+from driftline.eval.experiment.settings import spec_of
 from driftline.eval.finetuning.fit import accuracy_of, scores_of
 from driftline.eval.finetuning.objectives import pooled, samples
 from driftline.eval.plotting.files import OF_NETWORKS
 from driftline.eval.plotting.finetuning import draw, networks
 from driftline.eval.protocols.seq_to_final import analysis as views
+from driftline.eval.protocols.seq_to_final.analysis import between, weights
 from driftline.eval.protocols.seq_to_final.published import EXACT, table, value
-from driftline.eval.protocols.seq_to_final.trained_networks import between, weights
 from driftline.eval.reporting.protocols.seq_to_final import across, looks, mean_looks, note
 from driftline.eval.reporting.protocols.seq_to_final import whole as figures
 from driftline.eval.rows import Run, find

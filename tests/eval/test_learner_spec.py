@@ -10,7 +10,7 @@ from support.helpers import drifting
 from driftline.curate.core.errors import BadConfig, BadPlugin, UnknownName
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.experiment.learner_spec import spec_of
+from driftline.eval.experiment.settings import spec_of
 from driftline.eval.nets import build
 from driftline.eval.run import evaluate
 
@@ -23,7 +23,7 @@ from pydantic import Field
 
 from driftline.eval.learner import Learner
 from driftline.eval.memory.samplers import Fifo
-from driftline.eval.nets.families import linear
+from driftline.eval.nets.chain import linear
 
 
 @dataclass

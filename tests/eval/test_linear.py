@@ -13,7 +13,7 @@ from support.helpers import drifting
 from driftline.curate.core.errors import Diverged
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.engine.linear import Head, LinearSettings, fit, net_scores
-from driftline.eval.experiment.learner_spec import spec_of
+from driftline.eval.experiment.settings import spec_of
 from driftline.eval.learner import Task
 
 

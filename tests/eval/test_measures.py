@@ -10,7 +10,7 @@ from support.helpers import drifting
 
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.protocol import PROTOCOLS
-from driftline.eval.protocols.clear.score import MEASURES as BY_SCORE
+from driftline.eval.protocols.clear import MEASURES as BY_SCORE
 from driftline.eval.reporting.protocols import page_of
 from driftline.eval.rows import Answers, Row, Run, counted
 from driftline.eval.run import evaluate

@@ -11,10 +11,8 @@ from support.helpers import drifting
 from driftline.curate.core.errors import BadConfig, Diverged, IncompatibleStream
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.engine.deep import Deep
-from driftline.eval.experiment.learner_sets import GRIDS
-from driftline.eval.experiment.learner_spec import spec_of
-from driftline.eval.experiment.presets import fitting
-from driftline.eval.experiment.settings import setting_names
+from driftline.eval.experiment.presets import GRIDS, fitting
+from driftline.eval.experiment.settings import setting_names, spec_of
 from driftline.eval.experiment.tune import check_needs
 from driftline.eval.history import History
 from driftline.eval.learner import Learner, Needs, Task

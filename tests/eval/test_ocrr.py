@@ -12,16 +12,15 @@ from support.helpers import drifting
 
 from driftline.curate.core.errors import BadArray, BadConfig, IncompatibleStream
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.answers import answers, sure_answers
-from driftline.eval.experiment.learner_spec import spec_of
 from driftline.eval.experiment.presets import fitting
+from driftline.eval.experiment.settings import spec_of
 from driftline.eval.learner import Array, Labels, Learner, Task
 from driftline.eval.learners import LEARNERS
 from driftline.eval.learners.neighbours import Substrate, votes
 from driftline.eval.memory.knn_index import unit
-from driftline.eval.outcomes import numbered
+from driftline.eval.outcomes import answers, numbered, sure_answers
 from driftline.eval.protocols.ocrr import scenarios
-from driftline.eval.protocols.ocrr.policies import parse
+from driftline.eval.protocols.ocrr.loop import policy_of
 from driftline.eval.protocols.ocrr.protocol import Ocrr
 from driftline.eval.protocols.ocrr.scale_study import scale_study
 from driftline.eval.protocols.ocrr.scenarios import cut
@@ -139,7 +138,7 @@ class TestPolicies:
         assert right.all() or sure[right].mean() > sure[~right].mean()  # sure where it is right
 
     def test_parts_join(self) -> None:
-        policy = parse("random_50+budget:9+delayed:3+wrong:0.5")
+        policy = policy_of("random_50+budget:9+delayed:3+wrong:0.5")
         assert (policy.rate, policy.budget, policy.delay, policy.wrong) == (0.5, 9, 3, 0.5)
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.experiment.learner_spec import spec_of
+from driftline.eval.experiment.settings import spec_of
 from driftline.eval.learner import Task
 from driftline.eval.learners.closed_forms import NearestMean
 from driftline.eval.run import evaluate

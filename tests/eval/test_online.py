@@ -13,7 +13,6 @@ from support.helpers import correlated
 
 from driftline.curate.core.errors import Diverged
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.answers import answers
 from driftline.eval.engine.deep import planes
 from driftline.eval.engine.heads import Cosine, Wide
 from driftline.eval.history import History, Past
@@ -23,6 +22,7 @@ from driftline.eval.learners.neighbours import Acm, votes
 from driftline.eval.learners.online import Ace, FcOnly
 from driftline.eval.learners.references import GRID, Blind
 from driftline.eval.memory.samplers import SAMPLERS
+from driftline.eval.outcomes import answers
 from driftline.eval.run import evaluate
 from driftline.stream_builder.stream import Split
 

@@ -15,10 +15,10 @@ from support.helpers import drifting
 
 from driftline.curate.core.errors import BadConfig, BadPlugin, IncompatibleStream, UnknownName
 from driftline.curate.core.executor import Executor
-from driftline.eval.answers import evaluate_split
 from driftline.eval.learner import Learner, Task
+from driftline.eval.outcomes import evaluate_split
 from driftline.eval.protocol import PROTOCOLS, Protocol, Result, Score, protocol_named
-from driftline.eval.protocols.clear.protocol import Iid
+from driftline.eval.protocols.clear import Iid
 from driftline.eval.protocols.near_future.protocol import NearFuture
 from driftline.eval.reporting.exports import SCORE_COLUMNS
 from driftline.eval.reporting.report import results_of, write
@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from driftline.eval.learner import Task
-from driftline.eval.answers import evaluate_split
+from driftline.eval.outcomes import evaluate_split
 from driftline.eval.protocol import Protocol, Result
 
 Path(__file__).with_name("imported").touch()

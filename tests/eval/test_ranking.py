@@ -12,7 +12,7 @@ from support.helpers import drifting
 
 from driftline.eval.plotting.charts import scatter
 from driftline.eval.protocol import MAJORITY, PROTOCOLS, primary_of, score_of
-from driftline.eval.protocols.ocrr.score import scored
+from driftline.eval.protocols.ocrr.protocol import scored
 from driftline.eval.reporting.exports import scores_tex
 from driftline.eval.reporting.overview import cells_of
 from driftline.eval.reporting.protocols import page_of

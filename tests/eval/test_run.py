@@ -16,10 +16,8 @@ from driftline.curate.core.errors import BadConfig, BadInput, MissingFile, Unkno
 from driftline.curate.core.run_log import RunLog
 from driftline.eval import rows
 from driftline.eval.engine.fused import kind
-from driftline.eval.experiment.learner_sets import TABLE_1, TABLE_4, expand
-from driftline.eval.experiment.learner_spec import spec_of
-from driftline.eval.experiment.presets import fitting
-from driftline.eval.experiment.settings import seeds_of
+from driftline.eval.experiment.presets import TABLE_1, TABLE_4, expand, fitting
+from driftline.eval.experiment.settings import seeds_of, spec_of
 from driftline.eval.learner import Array, Labels, Learner, Task
 from driftline.eval.learners.er import Er
 from driftline.eval.plotting.svg import colour, ink

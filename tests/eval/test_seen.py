@@ -9,7 +9,7 @@ import pytest
 from support.helpers import drifting
 
 from driftline.eval import outcomes
-from driftline.eval.protocols.clear.protocol import Iid
+from driftline.eval.protocols.clear import Iid
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.encoder_cutoff import end_of, newer_samples

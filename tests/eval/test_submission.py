@@ -27,7 +27,7 @@ from driftline.eval.leaderboard.repeating import reach, repeat
 from driftline.eval.leaderboard.submission import opened, pack, runs_of, with_records
 from driftline.eval.leaderboard.verification import drawn, verify
 from driftline.eval.protocol import score_of
-from driftline.eval.protocols.clear.protocol import Iid
+from driftline.eval.protocols.clear import Iid
 from driftline.eval.rows import Run
 from driftline.eval.run import evaluate
 from driftline.stream_builder.stream import Split, Step, Stream

@@ -15,7 +15,7 @@ from driftline.eval.experiment.tune import choice_text
 from driftline.eval.learner import Array, Labels, Learner, Task
 from driftline.eval.learners.online import FcOnly
 from driftline.eval.protocol import PROTOCOLS
-from driftline.eval.protocols.clear.protocol import Iid
+from driftline.eval.protocols.clear import Iid
 from driftline.eval.protocols.ocrr.protocol import Ocrr
 from driftline.eval.run import evaluate
 from driftline.eval.training.sgd_learner import RATES

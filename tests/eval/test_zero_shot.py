@@ -17,10 +17,10 @@ from driftline.curate.core.registry import HOME
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.encoders import spec_of
 from driftline.curate.release import Release
-from driftline.eval.experiment.learner_spec import spec_of as learner_of
+from driftline.eval.experiment.settings import spec_of as learner_of
 from driftline.eval.experiment.tune import check_stream
 from driftline.eval.learner import Task
-from driftline.eval.learners.zero_shot import ZeroShot
+from driftline.eval.learners.trained_heads import ZeroShot
 from driftline.eval.protocol import PROTOCOLS
 from driftline.eval.run import evaluate
 from driftline.pipelines.cli.app import app

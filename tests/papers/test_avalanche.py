@@ -10,7 +10,7 @@ from support.helpers import study
 
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.learner import Task
-from driftline.eval.protocols.clear.score import IID
+from driftline.eval.protocols.clear import IID
 
 pytestmark = pytest.mark.proof("paper")
 

@@ -5,11 +5,11 @@ import pytest
 from support.helpers import drifting
 
 from driftline.curate.core.errors import BadInput
-from driftline.eval.protocols.clear import score
+from driftline.eval.protocols import clear
 from driftline.eval.rows import Row
 from driftline.eval.run import evaluate
 
-SCORES = {of.name: function for of, function in score.IID.items()}
+SCORES = {of.name: function for of, function in clear.IID.items()}
 R = np.array([[0.9, 0.6, 0.3], [0.8, 0.7, 0.5], [0.4, 0.2, 1.0]])
 
 
@@ -23,7 +23,7 @@ def test_the_five_equations_by_hand() -> None:
 
 def test_streaming_scores_read_only_cells_that_exist() -> None:
     rows = [Row(str(j), 10, i + j, learned_to=i) for i in range(3) for j in range(i + 1, 3)]
-    matrix = score.matrix(rows, 3)
+    matrix = clear.matrix(rows, 3)
     assert np.isnan(matrix[np.tril_indices(3)]).all()
     assert SCORES["next_domain"](matrix) == pytest.approx((0.1 + 0.3) / 2)
     assert SCORES["forward"](matrix) == pytest.approx((0.1 + 0.2 + 0.3) / 3)
@@ -32,7 +32,7 @@ def test_streaming_scores_read_only_cells_that_exist() -> None:
 
 def test_a_test_on_nothing_is_an_error_not_zero() -> None:
     with pytest.raises(BadInput, match="no samples"):
-        score.matrix([Row("0", 0, 0, learned_to=0)], 1)
+        clear.matrix([Row("0", 0, 0, learned_to=0)], 1)
 
 
 def test_in_domain_is_above_next_domain_is_above_forward_where_there_is_drift() -> None:

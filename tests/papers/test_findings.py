@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from support.helpers import study
 
-from driftline.eval.answers import answers
 from driftline.eval.learner import Task
 from driftline.eval.learners.online import RiverLogreg
+from driftline.eval.outcomes import answers
 from driftline.eval.run import evaluate
 
 STUDIES = Path(__file__).resolve().parents[2] / "docs" / "studies"

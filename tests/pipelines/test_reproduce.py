@@ -18,7 +18,7 @@ from driftline.curate.core.atomic_io import write_json
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.experiment.learner_spec import spec_of
+from driftline.eval.experiment.settings import spec_of
 from driftline.pipelines.reproduce import seq_to_final
 from driftline.pipelines.reproduce.compare import Row, judged, means_of, rows_of, written
 from driftline.pipelines.reproduce.items import Cell, Item

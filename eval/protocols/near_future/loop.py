@@ -4,7 +4,7 @@ At time t a learner has learned [0, t·B); it predicts [S + t·B, S + (t+1)·B),
 are never scored at S, and the last S are trained on and never scored. Nor is what comes before the first batch is
 learned, where an untrained network would name classes by chance. S counts samples; several are scored in one pass,
 since prediction is pure. A learner that works sample by sample learns each sample of a batch before it predicts the
-next. Labels are shown, and their samples learned, in the order of `driftline.eval.reveals`.
+next. Labels are shown, and their samples learned, in the order of `driftline.eval.history`.
 """
 
 import time
@@ -15,13 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from driftline.eval.answers import Sure, answers, evaluate_split, sure_answers
 from driftline.eval.checkpoint import Checkpoint
-from driftline.eval.history import History
+from driftline.eval.history import History, Reveals, reveals
 from driftline.eval.learner import Learner
-from driftline.eval.outcomes import Tally
+from driftline.eval.outcomes import Sure, Tally, answers, evaluate_split, sure_answers
 from driftline.eval.protocol import Ran, skip_reason
-from driftline.eval.reveals import Reveals, reveals
 from driftline.eval.rows import Row, changed
 from driftline.stream_builder.stream import Split, Stream
 

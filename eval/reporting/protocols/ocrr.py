@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from driftline.eval.plotting.charts import Figure, Section, lines, scatter
 from driftline.eval.protocol import Document
-from driftline.eval.protocols.ocrr.score import SCORES
+from driftline.eval.protocols.ocrr.protocol import SCORES
 from driftline.eval.reporting.markup import Cell, render, table
 from driftline.eval.reporting.protocols import Lead, Page, lead_of
 from driftline.eval.reporting.text import spread

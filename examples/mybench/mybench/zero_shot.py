@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import PositiveFloat, PositiveInt
 
-from driftline.eval.learners.zero_shot import NEVER, ZeroShot
+from driftline.eval.learners.trained_heads import NEVER, ZeroShot
 from driftline.ext import Array, Labels, Task, unit
 
 
