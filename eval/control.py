@@ -102,7 +102,6 @@ class _Task:
     draw: int
     seed: int
     settings: dict[str, Any]
-    """of learners"""
     out: Path | None
     more: dict[str, Any]
 

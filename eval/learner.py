@@ -10,13 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.errors import BadPlugin
-from driftline.eval.engine.scores import best
 from driftline.eval.history import Past
 from driftline.stream_builder.class_texts import ClassTexts
 from driftline.stream_builder.step import Step
 
 Labels = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
+Scores = npt.NDArray[np.float32]
+NO_ANSWER = -1  # in place of a class: wrong for each label
 
 APART = ("rng", "task")  # attributes of a learner that are not its own memory
 
@@ -241,3 +242,30 @@ def bytes_of(value: Any) -> int:
     if isinstance(value, list | tuple):
         return sum(bytes_of(v) for v in value)
     return bytes_of(vars(value)) if type(value).__module__.startswith("driftline.eval.") else 0
+
+
+def best(scores: npt.NDArray[Any]) -> Labels:
+    """Scores (N, C) → the best class (N,) of each row; `NO_ANSWER` where a score is NaN."""
+    labels = scores.argmax(1)  # of a row with NaN, its place
+    labels[np.isnan(scores[np.arange(len(scores)), labels])] = NO_ANSWER
+    return np.asarray(labels, np.int64)
+
+
+def sureness(scores: Scores, labels: Labels) -> npt.NDArray[np.float64]:
+    """Scores (N, C) and their best classes (N,) → softmax probability (N,) of these; 0: none, or no finite scores."""
+    with np.errstate(invalid="ignore"):  # class after class: rows are too short to be added quickly
+        apart = np.subtract(scores, scores[np.arange(len(scores)), labels, None], order="F")
+        total = np.add.reduce(np.exp(apart, apart), 1)
+        return np.fmax(np.divide(1, total, dtype=np.float64), 0)  # of NaN and 0, `fmax` takes 0
+
+
+def small(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """In the smallest type that holds them."""
+    if not len(labels):
+        return labels.astype(np.uint8)
+    # One pass for both ends: as unsigned numbers, those below 0 are the highest.
+    unsigned = labels.view(np.uint64) if labels.dtype == np.int64 else labels.astype(np.int64).view(np.uint64)
+    top = int(np.maximum.reduce(unsigned, axis=None))
+    # `np.min_scalar_type` takes as long as the rest.
+    kinds: dict[int, Any] = {8: np.uint8, 16: np.uint16, 32: np.uint32, 63: np.uint64}
+    return labels.astype(next((kind for bits, kind in kinds.items() if top < 2**bits), np.int64))

@@ -22,8 +22,7 @@ import numpy.typing as npt
 from driftline.curate.core.atomic_io import sha256_bytes, writing
 from driftline.curate.core.errors import BadArray, BadInput, IncompatibleStream, IntegrityError, reason
 from driftline.eval import rows as row_files
-from driftline.eval.engine.scores import NO_ANSWER, best, small, sureness
-from driftline.eval.learner import Learner
+from driftline.eval.learner import NO_ANSWER, Learner, best, small, sureness
 from driftline.eval.rows import Answers, Row, Run
 from driftline.stream_builder.step import Split
 from driftline.stream_builder.stream import SPLITS, Stream

@@ -101,7 +101,6 @@ class _Part:
     """numbered"""
     seeds: list[int]
     folder: Path | None
-    """of the stream"""
     values: str
     """of the protocol's settings that have several, as "policy=oracle"; "" if none has"""
     grid: Setup

@@ -30,7 +30,6 @@ class Visits:
     """The samples of a stream in its order: step after step, train, val, test."""
 
     parts: list[Split]
-    """the splits"""
     steps: Numbers
     """(P,) step of each split"""
     sides: Numbers

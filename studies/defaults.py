@@ -25,8 +25,8 @@ import numpy as np
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.experiment.presets import ALPHAS
 from driftline.eval.learners import LEARNERS
+from driftline.eval.learners.online import OnlineLearner
 from driftline.eval.run import evaluate
-from driftline.eval.training.online_learner import OnlineLearner
 from driftline.eval.training.sgd_learner import HEADS, RATES, RATES_OF_IMAGES, NetworkLearner
 from driftline.stream_builder.builders.time_order import in_time_order
 from driftline.stream_builder.rows import Rows

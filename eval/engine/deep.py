@@ -72,11 +72,9 @@ class Deep:
     module: Any
     """the model; its last two parameters are its classifier's: weights (C, F), and bias (C,) or σ ()"""
     velocity: Params
-    """momentum of its parameters"""
     kinds: tuple[str, ...]
     """augmentations of training batches"""
     rng: np.random.Generator
-    """generator of the augmentations"""
     mixed: bool = False
     """training multiplies in bfloat16 (autocast)"""
     frozen: bool = False

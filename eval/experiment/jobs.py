@@ -70,7 +70,6 @@ class Job:
     spec: LearnerSpec | None
     """makes the learner; None: the name does, in another process"""
     changed: dict[str, Any]
-    """settings of the learner"""
     origin: dict[str, str]
     """where the settings come from that are not the learner's defaults"""
     seed: int

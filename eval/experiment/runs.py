@@ -165,7 +165,6 @@ class _Begun:
     start: Start
     identity: dict[str, Any]
     folder: Path | None
-    """of its rows"""
     choice: Choice | None
     """settings that were chosen"""
     clock: float

@@ -25,7 +25,6 @@ class Inapplicable(BadConfig):
     """A setting that nothing here has, or that changes nothing here; another protocol may use it."""
 
     key = ""
-    """its name"""
     names: tuple[str, ...] = ()
     """settings that exist here; () if this one does, too"""
 
@@ -180,7 +179,6 @@ class LearnerSpec:
     name: str
     """what rows call it"""
     kind: type[Learner]
-    """its class"""
     with_name: Mapping[str, Any] = field(default_factory=dict)
     """settings that came with the name"""
     instance: Learner | None = None

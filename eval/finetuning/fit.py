@@ -24,11 +24,9 @@ class Hyper:
     """A point of the grid of hyper-parameters."""
 
     lr: float = 1e-3
-    """learning rate"""
     decay: float = 1e-4
     """factor of Σ‖W‖² (not halved) in the loss"""
     dropout: float = 0.0
-    """probability of dropout"""
     adjacent: float = 0.0
     """factor of ‖Δ‖² to the model of the previous time, for methods that have this pull"""
 
@@ -40,7 +38,6 @@ class Rule:
     epochs: int = 100
     """epochs, at most"""
     batch: int = 100
-    """samples per update"""
     patience: int = 6
     """a fit stops after so many consecutive epochs without an improvement"""
     stop: str = "previous"
@@ -65,15 +62,12 @@ class Fitted:
     state: dict[str, Any]
     """weights of the best epoch: the network's state, by name"""
     accuracy: float
-    """its validation accuracy"""
     best_epoch: int
     """its number; 0: before the first epoch"""
     curve: list[float]
     """validation accuracy before the first and after each epoch"""
     steps: int
-    """updates of the weights"""
     hyper: Hyper
-    """hyper-parameters"""
     seconds: float = 0.0
     """time on one core, if it was stored"""
 
@@ -89,9 +83,7 @@ class Fit:
     val: Samples
     """validation data, tested with the model of the last time"""
     hyper: Hyper
-    """hyper-parameters"""
     rule: Rule
-    """settings that all fits of the run share"""
     seed: int
     """of order, augmentation and dropout"""
     objective: str = "erm"

@@ -165,7 +165,6 @@ class Pull:
     pairs: Sequence[tuple[Any, Any]]
     """(weight, target); a target is a tensor, or a parameter, which is pulled as well"""
     strength: float
-    """factor of the sum"""
     l1: bool = False
     """p = 1 instead of 2"""
     importance: Sequence[Any] | None = None

@@ -35,7 +35,6 @@ class Store:
     folder: Path | None = None
     """folder; None keeps fits in memory, for this process"""
     in_memory: dict[str, Fitted | str] = field(default_factory=dict)
-    """fits in memory"""
 
     def get(self, key: str) -> Fitted | str | None:
         """A finished fit, without weights if `thin` deleted them; the error of one that diverged; None if it was not
@@ -115,9 +114,7 @@ class Job:
     identity: Mapping[str, Any]
     """everything that determines its result, as plain data"""
     make: Callable[[], Fit]
-    """makes the fit"""
     hyper: Hyper
-    """its hyper-parameters"""
 
     @property
     def key(self) -> str:
@@ -220,18 +217,15 @@ class Rules:
     """What the protocol prescribes for all methods."""
 
     network: str
-    """name of the network"""
     fidelity: str
     """clean or paper-code"""
     rule: Rule
-    """settings of every fit"""
     grids: dict[str, list[Hyper]]
     """base (fits without a pull), side (with a pull to the frozen model), joint (JM), joint-side (JST); a stage with
     fewer fits takes the first points"""
     fits: int = 0
     """fits of a method, divided among its stages; 0: the whole grid in each stage"""
     device: str = "cpu"
-    """cpu or cuda"""
     compiled: bool = False
     """networks by torch.compile"""
 
@@ -246,17 +240,13 @@ class Work:
     """What the stages of one run share."""
 
     rules: Rules
-    """prescriptions of the protocol"""
     seed: int
     """of the run, the same for every method, so that equal first stages are one fit"""
     store: Store
-    """finished fits"""
     book: Book = field(default_factory=Book)
-    """record of the searches"""
     stages: int = 1
     """stages of the method, which share its fits"""
     stage: int = 0
-    """the next stage"""
 
     def grid(self, kind: str, lr: float | None = None, least: int = 1) -> list[Hyper]:
         """Points of the next stage. kind: key of `Rules.grids`. lr: instead of the grid's learning rates. least: points

@@ -1,21 +1,170 @@
-"""Heads and networks that learn from a stream or by corrections, batch after batch or sample after sample."""
+"""Heads and networks that learn from a stream, batch after batch or sample after sample: their base has a sampler of
+past samples, a budget of updates and one head."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from itertools import pairwise
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
+from driftline.curate.core.errors import IncompatibleStream
 from driftline.curate.core.executor import one_thread
-from driftline.eval.engine.linear import grown
-from driftline.eval.engine.scores import NO_ANSWER
-from driftline.eval.learner import Array, Guide, Labels, Learner, Needs, Task
-from driftline.eval.memory.knn_index import Memory, TrackedQueries, unit
-from driftline.eval.memory.samplers import SamplerName
-from driftline.eval.training.online_learner import OnlineLearner
-from driftline.eval.training.sgd_learner import NetLearner
+from driftline.eval.engine.deep import Deep
+from driftline.eval.engine.heads import Cosine, Wide
+from driftline.eval.engine.linear import LinearSettings, errors, move, net_scores, tensor
+from driftline.eval.history import History, Past
+from driftline.eval.learner import NO_ANSWER, Array, Guide, Labels, Learner, Task, bytes_of
+from driftline.eval.memory.knn_index import unit
+from driftline.eval.memory.samplers import SAMPLERS, Fifo, Sampler, SamplerName
+from driftline.eval.training.sgd_learner import NetworkLearner
+from driftline.stream_builder.stream import Split
+
+BATCH = 64  # samples per update if the protocol has no batch size
+
+
+def chosen_rate(learner: Learner) -> dict[str, Any]:
+    """Of an online head without a learning rate: that the protocol chooses one, since no paper has one for its samples;
+    {} for other learners."""
+    return {"lr": "auto"} if isinstance(learner, OnlineLearner) and learner.lr is None else {}
+
+
+@dataclass
+class OnlineLearner(NetworkLearner):
+    """SGD on batches that a sampler draws from the past, constant learning rate [near-future accuracy, sec. 5]."""
+
+    sampler: SamplerName = "uniform"
+    """which past samples an update uses"""
+    memory: NonNegativeInt = 0
+    """samples in memory; 0: all"""
+    alpha: NonNegativeFloat = 1.0
+    """α of the biased reservoir that keeps them"""
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    weight_decay: NonNegativeFloat = 1e-4
+    batch: NonNegativeInt = 0
+    """samples per update; 0: the stream's batch; an update on more samples costs more of the budget"""
+    epochs: PositiveInt = 1
+    """passes over a batch that comes without a budget, as in the CLEAR protocols"""
+
+    head_only: ClassVar[bool] = False
+    """with a timm model, trains the classifier only"""
+
+    def begin(self, task: Task, rng: np.random.Generator) -> None:
+        """Start with a new head and an empty memory. Raises IncompatibleStream for angles on the outputs of an MLP."""
+        if self.cosine and self.net == "mlp":
+            raise IncompatibleStream("net is 'mlp'.", "Expected linear or a timm model.")
+        super().begin(task, rng)
+        self.size = self.batch or task.batch or BATCH
+        self.cost = self.size / task.batch if task.batch else 1.0
+        self.replay: Sampler = SAMPLERS.resolve(self.sampler)(self.rng, self.memory, self.alpha)
+        self.batches: list[tuple[Array, Labels]] = []  # batches that came without a stream
+        self.stored, self.sample_bytes = 0, 0
+
+    def reset(self) -> None:
+        width, classes = int(np.prod(self.task.x_shape)), self.task.n_classes
+        self.wide: Any = None
+        if self.net != "linear":
+            super().reset()
+            if isinstance(self.head, Deep):
+                self.head.frozen = self.head_only
+        elif self.cosine:
+            self.wide = Cosine.new(classes, width, self.rng, self.place)
+        else:
+            half = self.precision == "bfloat16"
+            self.wide = Wide.new(classes, width, self.rng, self.place, self.momentum > 0, half)
+
+    def unused(self, task: Task) -> dict[str, str]:
+        """Epochs under a budget of updates; a memory that the sampler has no use for, and α of an unlimited one."""
+        kind = SAMPLERS.resolve(self.sampler)
+        idle = {n: f"sampler {self.sampler} has no use for it" for n in ("memory", "alpha") if n not in kind.uses}
+        return task.budgeted("epochs") | ({} if self.memory else {"alpha": "memory is 0: all"}) | idle
+
+    def learn_from(self, past: Past) -> None:
+        """As many updates as the budget allows, on samples that the sampler draws."""
+        self.replay.grow(past)
+        if updates := self.budget.take(self.cost):
+            self._train(past, updates)
+        self.stored = self.replay.stored(past)
+
+    def learn(self, x: Array, y: Labels) -> None:
+        """Store a batch that comes without a stream, and learn it in pieces of `batch`, with `epochs` updates each."""
+        self.batches.append((np.asarray(x), np.asarray(y, np.int64)))
+        history = History([Split(*pair) for pair in self.batches])
+        for start in range(len(history) - len(y), len(history), self.size):
+            newest = history.past(start, min(start + self.size, len(history)))
+            self.replay.grow(newest)
+            self._train(newest, self.epochs)
+
+    def _train(self, past: Past, updates: int) -> None:
+        positions = self.replay.draw(past, self.size * updates)
+        batches = np.split(positions, range(self.size, len(positions), self.size))
+        if len(positions) < self.size * updates:  # fewer samples than all updates need: each draws its own
+            batches = [self.replay.draw(past, self.size) for _ in range(updates)]
+        new = np.unique(past.y(np.arange(past.start, past.seen)))
+        if not self.sample_bytes:
+            x, _ = past.newest()
+            self.sample_bytes = x[:1].nbytes
+            self.measure(x)
+        with one_thread():
+            for rows in batches:
+                self._update(*past.take(rows), rows >= past.start, new)
+        self.gradient_steps += updates
+
+    def _update(self, x: Array, y: Labels, incoming: Any, new: Labels) -> None:
+        """One update. incoming: (B,) bool, True for samples of the newest batch. new: its classes."""
+        import torch
+        from torch.nn.functional import cross_entropy
+
+        masked = self.masked(incoming, new)
+        lr = self.rate
+        with torch.no_grad():
+            labels = torch.from_numpy(np.array(y, np.int64)).to(self.place)
+            leave = None if masked is None else torch.from_numpy(masked).to(self.place)
+            data = tensor(self.inputs(x), self.place)
+            if self.wide is not None:
+                self.wide.update(data, labels, lr, self.momentum, self.weight_decay, leave)
+                return
+            net, settings = self.head, LinearSettings(lr=lr, momentum=self.momentum, weight_decay=self.weight_decay)
+
+            def of_seen(scores: Any) -> Any:
+                return scores if leave is None else scores.masked_fill(leave, -1e9)
+
+            def loss(scores: Any) -> Any:
+                return cross_entropy(of_seen(scores), labels, reduction="sum") / len(labels)
+
+            if isinstance(net, Deep):
+                move(net, net.gradient(net.view(data), loss), lr, settings)
+            else:
+                off = errors(of_seen(net.scores(data)), labels).div_(len(labels))
+                move(net, net.pulled(data, off), lr, settings)
+
+    def masked(self, incoming: Any, new: Labels) -> Any:
+        """(B, C) bool, classes that are excluded from a sample's loss; None: none."""
+        return None
+
+    def scores(self, x: Array) -> Array:
+        """(N, C), in blocks of four million."""
+        import torch
+
+        if self.wide is None:
+            return net_scores(self.head, self.inputs(x))
+        queued = isinstance(self.wide, Wide) and isinstance(self.replay, Fifo)  # the first samples may be learned next
+        rows = range(min(len(x), self.size) if queued else 0, len(x), max(1, 2**22 // self.task.n_classes))
+        parts = [np.zeros((0, self.task.n_classes), np.float32)]
+        with one_thread(), torch.no_grad():
+            for low, high in pairwise(sorted({0, *rows, len(x)})):
+                more = {"learned_next": True} if queued and not low else {}
+                scores = self.wide.scores(tensor(self.inputs(x[low:high]), self.place), **more)
+                parts.append(scores.float().cpu().numpy())
+        return np.concatenate(parts[1:] or parts)
+
+    def stored_bytes(self) -> int:
+        """Weights and stored samples; of an unlimited memory all samples so far, although the stream holds them."""
+        bytes_stored = sum(x.nbytes + y.nbytes for x, y in self.batches) or self.stored * (self.sample_bytes + 8)
+        return bytes_stored + sum(
+            bytes_of(part) for part in (self.wide, getattr(self, "head", None)) if part is not None
+        )
 
 
 @dataclass
@@ -93,27 +242,6 @@ class RiverLogreg(Learner):
         self.model = OneVsRestClassifier(LogisticRegression(SGD(self.lr)))
         self.task, self.rng, self.gradient_steps = task, rng, 0
 
-    def __getstate__(self) -> dict[str, Any]:
-        """For checkpoints: weights, intercept and number of updates of each class's classifier, as plain data."""
-        classifiers: dict[Any, Any] = self.model.classifiers
-        heads = {
-            label: (dict(head.weights.items()), head.intercept, head.optimizer.n_iterations)
-            for label, head in classifiers.items()
-        }
-        return vars(self) | {"model": heads}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        heads = state.pop("model")
-        self.lr, self.rng = state["lr"], state["rng"]
-        self.begin(state["task"], self.rng)
-        vars(self).update(state)
-        for label, (weights, intercept, updates) in heads.items():
-            head: Any = self.model.classifier.clone()
-            for i, weight in weights.items():
-                head._weights[i] = weight
-            head.intercept, head.optimizer.n_iterations = intercept, updates
-            self.model.classifiers[label] = head
-
     def learn(self, x: Array, y: Labels) -> None:
         rows = self.rng.choice(len(y), min(len(y), self.seed_rows), replace=False)
         for row, label in zip(unit(x[rows]).tolist(), y[rows].tolist(), strict=True):
@@ -146,122 +274,3 @@ class RiverLogreg(Learner):
         """Eight bytes per weight."""
         heads: list[Any] = list(self.model.classifiers.values())
         return sum(8 * (len(head.weights) + 1) for head in heads)
-
-
-@dataclass
-class OnlineLinear(NetLearner):
-    """A softmax head fitted by AdamW, then one step of SGD for every correction.
-
-    Defaults as in OCRR: learning rate 0.01, weight decay 1e-4, 30 epochs; corrections with 0.05.
-    """
-
-    optimiser: Literal["sgd", "adamw"] = "adamw"
-    lr: PositiveFloat | Literal["auto"] | None = 0.01
-    weight_decay: NonNegativeFloat = 1e-4
-    epochs: PositiveInt = 30
-    decay_after: PositiveInt = 30
-    scale: Literal["rms", "none"] = "none"
-    classes: Literal["closed", "open"] = "closed"
-    """a correction to an undeclared class: `open` adds the class, with weights of zero; `closed` refuses it"""
-
-    guide = Guide("online", "OCRR", "E n D C", "one step of SGD for each correction")
-
-    def correct(self, x: Array, y: Labels) -> None:
-        missing = int(np.max(y)) + 1 - len(self.head.params[-1])
-        if self.classes == "open" and missing > 0:
-            self.head = grown(self.head, missing)
-        super().correct(x, y)
-
-
-@dataclass
-class StaticLinear(OnlineLinear):
-    """The same linear head, frozen after the first step or the seed data: ignores later steps and corrections."""
-
-    needs = Needs(first_step="its head is fitted to it, and then frozen")
-
-    def begin(self, task: Task, rng: np.random.Generator) -> None:
-        super().begin(task, rng)
-        self.frozen = False
-
-    def learn(self, x: Array, y: Labels) -> None:
-        """Fit the head at the first call; ignore later ones."""
-        if not self.frozen:
-            super().learn(x, y)
-        self.frozen = True
-
-    def samples_trained(self, sizes: Sequence[int]) -> float:
-        return super().samples_trained(sizes[:1])
-
-    guide = Guide("online", "OCRR", "E n D C", "what corrections add to a head")
-
-    def unused(self, task: Task) -> dict[str, str]:
-        """What corrections would use."""
-        return super().unused(task) | dict.fromkeys(
-            ("correct_lr", "classes"), "its head is frozen when corrections come"
-        )
-
-    def correct(self, x: Array, y: Labels) -> None:
-        """Ignored."""
-
-
-@dataclass
-class KnnLm(StaticLinear):
-    """Mean of a frozen linear head and the vote of the nearest samples, by a softmax of their cosines.
-
-    [Khandelwal et al. 2020; OCRR: k 5, temperature 0.1]
-    """
-
-    k: PositiveInt = 5
-    """neighbours"""
-    temperature: PositiveFloat = 0.1
-    """temperature of the softmax of cosines"""
-    share: Annotated[float, Field(ge=0, le=1)] = 0.5
-    """weight of the neighbours; the head has the rest"""
-
-    guide = Guide("nearest neighbours", "Khandelwal et al. 2020", "E n D C + n N D",
-                  "a frozen head and neighbours together")  # fmt: skip
-
-    def begin(self, task: Task, rng: np.random.Generator) -> None:
-        super().begin(task, rng)
-        self.memory = Memory(int(np.prod(task.x_shape)))
-        self.tracked: TrackedQueries | None = None
-
-    def learn(self, x: Array, y: Labels) -> None:
-        super().learn(x, y)
-        self.correct(x, y)
-
-    def correct(self, x: Array, y: Labels) -> None:
-        """Append the sample to the memory; the head stays. Raises BadArray for a class that the head does not have."""
-        self.check_declared(y)
-        with one_thread():
-            self.memory.learn(x, y, self.k)
-
-    def prepare(self, x: Sequence[Array]) -> None:
-        """Find their nearest samples once; later only new samples are compared with them."""
-        with one_thread():
-            self.tracked = TrackedQueries(self.memory, x, self.k)
-
-    def predict(self, x: Array) -> Labels | tuple[Labels, Array]:
-        """The class of the highest mean probability."""
-        if not self.memory.n:
-            return super().predict(x)
-        mixed = self.mixed(x)
-        return np.asarray(mixed.argmax(1), np.int64), mixed
-
-    def mixed(self, x: Array) -> npt.NDArray[np.float64]:
-        """(m, C) probabilities."""
-        import torch
-
-        neighbours = None if self.tracked is None else self.tracked.nearest(x)
-        with one_thread(), torch.inference_mode():
-            cosines, positions = self.memory.search(np.asarray(x), self.k) if neighbours is None else neighbours
-            head = torch.softmax(self.head.scores(torch.from_numpy(np.array(self.inputs(x)))), 1).numpy()
-        near = np.exp((cosines - cosines[:, :1]) / self.temperature)
-        near /= near.sum(1, keepdims=True)
-        mixed = (1 - self.share) * head
-        np.add.at(mixed, (np.arange(len(x))[:, None], self.memory.labels[positions]), self.share * near)
-        return np.asarray(mixed)
-
-    def stored_bytes(self) -> int:
-        """Vectors, labels and the head."""
-        return self.memory.nbytes + sum(int(p.nbytes) for p in self.head.params)

@@ -21,7 +21,6 @@ class Anchor:
     """Weights after a step and their importance."""
 
     params: Params
-    """the weights"""
     fisher: Params
     """Fisher information of each weight, same shapes"""
 

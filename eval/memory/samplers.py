@@ -138,13 +138,11 @@ class Sampler(ABC):
     """Keeps positions of past samples and draws from them."""
 
     rng: np.random.Generator
-    """generator of everything random"""
     memory: int = 0
     """samples in memory; 0: all (unlimited storage, as in the paper)"""
     alpha: float = 1.0
     """α of the biased reservoir that keeps a limited memory; 1 keeps a uniform sample"""
     positions: Positions = field(default_factory=lambda: np.zeros(0, np.int64))
-    """positions in a limited memory"""
 
     uses: ClassVar[Sequence[str]] = ("memory", "alpha")
     """those of the two that change its draws"""

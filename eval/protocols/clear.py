@@ -19,10 +19,10 @@ from pydantic import Field
 from driftline.curate.core.errors import BadInput, IncompatibleStream
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.learner import Learner, Task
+from driftline.eval.learners.online import chosen_rate
 from driftline.eval.outcomes import evaluate_split
 from driftline.eval.protocol import Protocol, Result, Roles, Score, mean_of_tests, rehearsal, require, require_two
 from driftline.eval.rows import PER_CLASS, Row
-from driftline.eval.training.online_learner import chosen_rate
 from driftline.eval.visits import newest
 from driftline.stream_builder.step import Split, Step
 from driftline.stream_builder.stream import Stream

@@ -15,9 +15,7 @@ class Need:
     path: str
     """below --data"""
     what: str
-    """what it is"""
     source: str
-    """where it comes from"""
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,6 @@ class Cell:
     group: str = ""
     """cells of one group are one row of an item of means"""
     protocol: str = "seq-to-final"
-    """name of the protocol"""
     preset: str = ""
     """settings of the paper"""
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -55,7 +52,6 @@ class Item:
     name: str
     """as --only takes it"""
     title: str
-    """what it shows"""
     kind: Kind = "scores"
     """scores and means (over the cells of a group): accuracies; distances of `stream measure`; parameters of networks;
     scale: what an index costs and finds; figure: plots of networks"""

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from support.helpers import drifting
 
+from driftline.curate.core import own_code
 from driftline.curate.core.own_code import Untold, code_of
-from driftline.curate.core.system import own_code
 from driftline.eval.experiment import runs
 from driftline.eval.experiment.runs import code_of_run, code_or_name, ours
 from driftline.eval.integrations import Sklearn, Torch

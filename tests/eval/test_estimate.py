@@ -11,11 +11,11 @@ from support.helpers import described, drifting
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.learner import Task
 from driftline.eval.learners import LEARNERS
+from driftline.eval.learners.online import OnlineLearner
 from driftline.eval.protocol import Protocol
 from driftline.eval.protocols.clear import Iid, Streaming
 from driftline.eval.protocols.ocrr.protocol import Ocrr
 from driftline.eval.run import core_seconds, evaluate, plan
-from driftline.eval.training.online_learner import OnlineLearner
 from driftline.eval.training.sgd_learner import NetLearner
 
 TRAINED = [

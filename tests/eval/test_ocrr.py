@@ -19,11 +19,9 @@ from driftline.eval.learners import LEARNERS
 from driftline.eval.learners.neighbours import Substrate, votes
 from driftline.eval.memory.knn_index import unit
 from driftline.eval.outcomes import answers, numbered, sure_answers
-from driftline.eval.protocols.ocrr import scenarios
-from driftline.eval.protocols.ocrr.loop import policy_of
+from driftline.eval.protocols.ocrr.loop import Kind, cut, policy_of
 from driftline.eval.protocols.ocrr.protocol import Ocrr
 from driftline.eval.protocols.ocrr.scale_study import scale_study
-from driftline.eval.protocols.ocrr.scenarios import cut
 from driftline.eval.reporting.protocols.ocrr import across, figures
 from driftline.eval.reporting.report import write
 from driftline.eval.rows import Run
@@ -187,7 +185,7 @@ class TestScenarios:
         assert set(found.seed.ids.tolist()) == {i for s in stream.steps[:-1] for i in s["train"].ids.tolist()}
 
     @pytest.mark.parametrize("kind", ["categorical", "within-class", "paraphrase", "temporal"])
-    def test_mixed_streams_bring_originals_that_were_never_taught(self, kind: scenarios.Kind) -> None:
+    def test_mixed_streams_bring_originals_that_were_never_taught(self, kind: Kind) -> None:
         stream = drifting(steps=3) if kind == "temporal" else STREAM
         plain, mixed = (cut(stream, kind, 2, 50, True, mix, 0) for mix in (0, 0.5))
         novel, taught, brought = (set(part.ids.tolist()) for part in (plain.stream, mixed.seed, mixed.stream))

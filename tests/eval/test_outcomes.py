@@ -15,9 +15,8 @@ from support.helpers import drifting
 
 from driftline.curate.core.errors import BadInput, IntegrityError
 from driftline.eval import outcomes, rows
-from driftline.eval.engine.scores import best, sureness
 from driftline.eval.leaderboard.repeating import rescored
-from driftline.eval.learner import Learner, Task
+from driftline.eval.learner import Learner, Task, best, sureness
 from driftline.eval.learners.trained_heads import Nap
 from driftline.eval.outcomes import Tally, attached, numbered
 from driftline.eval.rows import Row, Run

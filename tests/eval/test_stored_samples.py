@@ -15,8 +15,8 @@ from driftline.eval.experiment.settings import setting_names
 from driftline.eval.history import History, Past
 from driftline.eval.learner import APART, Learner, Task
 from driftline.eval.learners import LEARNERS
+from driftline.eval.learners.online import OnlineLearner
 from driftline.eval.memory.knn_index import Memory
-from driftline.eval.training.online_learner import OnlineLearner
 
 STREAM = hinted(vectors())
 TRAINS = [step["train"] for step in STREAM.steps]

@@ -1,4 +1,5 @@
-"""The loop: predict; if wrong, the policy decides; correct. Tests at the start, every few samples, and at the end.
+"""The loop: predict; if wrong, the policy decides; correct. Tests at the start, every few samples, and at the end. A
+stream is split into seed data, a stream of the novel distribution, and two test sets (`cut`).
 
 Who corrects which errors, when, and how well: policies, joined by "+".
 
@@ -13,17 +14,159 @@ wrong:P              with probability P it names another class, each equally lik
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
-from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.errors import BadConfig, IncompatibleStream
 from driftline.eval.history import reveals
 from driftline.eval.learner import Learner
 from driftline.eval.memory.correction_ledger import Ledger
+from driftline.eval.memory.knn_index import unit
 from driftline.eval.outcomes import Tally, answers, evaluate_split
-from driftline.eval.protocols.ocrr.scenarios import Scenario
+from driftline.eval.protocol import require_two
 from driftline.eval.rows import Row
 from driftline.stream_builder.step import NEVER, Step
+from driftline.stream_builder.stream import Split, Stream
+
+Kind = Literal["auto", "categorical", "within-class", "paraphrase", "temporal"]
+NEIGHBOURS = 5  # of the same class, with which a sample is compared
+UNLIKE = 0.25  # share of every class that counts as paraphrased
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """The four parts of a stream."""
+
+    seed: Split
+    """learned first"""
+    stream: Split
+    """the novel distribution, in order"""
+    novel: Split
+    """test set"""
+    original: Split
+    """test set"""
+
+
+def cut(stream: Stream, kind: Kind, held_out: int, tests: int, shuffled: bool, mix: float, seed: int) -> Scenario:
+    """Split a stream into seed data and what is novel.
+
+    kind: of novelty. "categorical": held-out classes [OCRR's reference: the same draws for the same seed];
+    "within-class": the half of every class that is furthest along its first principal direction; "paraphrase": the
+    quarter of every class that is least similar to the rest of it (mean cosine to the nearest 5); "temporal": the last
+    step; "auto": temporal if there are several steps, else categorical. tests: samples of each test set at most.
+    shuffled: seed rows in random order, else in their own. mix: rows of the original distribution in the stream, for
+    each of the novel one; they are not in the seed data.
+
+    If labels have times (label_time): the stream is in order of time, but for the rows of mix if the last step is
+    novel. The seed data has no label that never comes, nor one that comes after the last step has begun if that is
+    novel; in the other kinds the novelty is not one of time, and all labels of the seed data are there at once.
+
+    Raises IncompatibleStream if a part would be empty.
+    """
+    several = len(stream.steps) > 1
+    kind = ("temporal" if several else "categorical") if kind == "auto" else kind
+    train, test = stream.flat("train"), stream.flat("test")
+    if kind == "temporal":
+        require_two(stream, "in the scenario temporal the last is novel.")
+        new, new_test = (
+            np.arange(len(split)) >= len(split) - len(stream.steps[-1][side])
+            for side, split in (("train", train), ("test", test))
+        )
+    elif kind == "categorical":
+        classes = _held_out(stream, held_out, seed)
+        new, new_test = np.isin(train.y, classes), np.isin(test.y, classes)
+    else:
+        new, new_test = (_far_half if kind == "within-class" else _reworded)(train, test)
+    rng = np.random.default_rng(seed)  # the reference's own generator and order of draws
+    original, novel = (_at_most(np.flatnonzero(mask), tests, rng) for mask in (~new_test, new_test))
+    order = rng.permutation(np.flatnonzero(new))
+    if kind == "temporal":
+        order = np.flatnonzero(new)  # in its own order
+    order = _in_time(train, order)
+    rows = np.flatnonzero(~new)
+    if train.label_time is not None and train.time is not None and len(order):
+        begins = train.time[order[0]] if kind == "temporal" else NEVER - 1
+        rows = rows[train.label_time[rows] <= begins]
+    if mix:
+        again = rng.choice(rows, min(len(rows), round(mix * len(order))), replace=False)
+        rows = np.setdiff1d(rows, again)  # what the stream brings was never taught
+        both = np.concatenate([order, again])
+        order = _spread(order, again, rng) if kind == "temporal" else _in_time(train, rng.permutation(both))
+    if shuffled:
+        rows = rng.permutation(rows)
+    scenario = Scenario(train.take(rows), train.take(order), test.take(novel), test.take(original))
+    for name in ("seed", "stream", "novel", "original"):
+        if not len(getattr(scenario, name)):
+            raise IncompatibleStream(f"The {name} part of {stream.name!r} would be empty.", f"The scenario is {kind}.")
+    return scenario
+
+
+def _in_time(train: Split, order: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The samples at these positions in order of time if their labels have times, else in their own order."""
+    if train.label_time is None or train.time is None:
+        return order
+    return order[np.argsort(train.time[order], kind="stable")]
+
+
+def _held_out(stream: Stream, n: int, seed: int) -> npt.NDArray[np.int64]:
+    """Labels of n classes that have training samples, drawn over their sorted names."""
+    there = np.unique(np.concatenate([step["train"].y for step in stream.steps]))
+    if not 0 < n < len(there):
+        problem = f"held_out is {n}; {stream.name!r} has samples of {len(there)} classes."
+        raise IncompatibleStream(problem, f"Expected more than {max(1, n)}.")
+    ordered = there[np.argsort(np.array(stream.classes)[there], kind="stable")]
+    return np.asarray(ordered[np.random.default_rng(seed).choice(len(ordered), n, replace=False)], np.int64)
+
+
+def _far_half(train: Split, test: Split) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """Of every class the half beyond the median along its first principal direction, both of the training data."""
+    masks = np.zeros(len(train), bool), np.zeros(len(test), bool)
+    for label in np.unique(train.y).tolist():
+        rows = [np.flatnonzero(split.y == label) for split in (train, test)]
+        x = np.asarray(train.x[rows[0]], np.float64).reshape(len(rows[0]), -1)
+        centre = x.mean(0)
+        direction = np.linalg.svd(x - centre, full_matrices=False)[2][0]
+        direction *= np.sign(direction[np.abs(direction).argmax()])
+        middle = np.median((x - centre) @ direction)
+        for mask, own, split in zip(masks, rows, (train, test), strict=True):
+            flat = np.asarray(split.x[own], np.float64).reshape(len(own), -1)
+            mask[own] = (flat - centre) @ direction > middle
+    return masks
+
+
+def _reworded(train: Split, test: Split) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """Of every class the quarter with the lowest mean cosine to its nearest training samples of the class; the
+    threshold comes from the training data."""
+    masks = np.zeros(len(train), bool), np.zeros(len(test), bool)
+    for label in np.unique(train.y).tolist():
+        rows = [np.flatnonzero(split.y == label) for split in (train, test)]
+        known, asked = unit(train.x[rows[0]]), unit(test.x[rows[1]])
+        among = known @ known.T
+        np.fill_diagonal(among, -np.inf)
+        k = min(NEIGHBOURS, max(1, len(known) - 1))
+        alike = [np.sort(cosines, 1)[:, -k:].mean(1) for cosines in (among, asked @ known.T)]
+        edge = np.quantile(alike[0], UNLIKE)
+        for mask, own, similarity in zip(masks, rows, alike, strict=True):
+            mask[own] = similarity < edge
+    return masks
+
+
+def _at_most(pool: npt.NDArray[np.int64], n: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    return pool if len(pool) <= n else np.asarray(rng.choice(pool, n, replace=False), np.int64)
+
+
+def _spread(
+    order: npt.NDArray[np.int64], again: npt.NDArray[np.int64], rng: np.random.Generator
+) -> npt.NDArray[np.int64]:
+    """`again` at random places of `order`, which keeps its own order."""
+    out = np.empty(len(order) + len(again), np.int64)
+    places = np.zeros(len(out), bool)
+    places[rng.permutation(len(out))[: len(again)]] = True
+    out[places], out[~places] = again, order
+    return out
+
 
 RATES = {"oracle": 1.0, "random_50": 0.5, "random_10": 0.1}
 HINT = "Expected oracle, random_50, random_10, bernoulli:P, budget:N, delayed:N, wrong:P, joined by +."

@@ -20,11 +20,11 @@ from driftline.eval.experiment.settings import NO_EFFECT
 from driftline.eval.history import check_label_time
 from driftline.eval.learner import Learner, Task
 from driftline.eval.learners import LEARNERS
+from driftline.eval.learners.online import chosen_rate
 from driftline.eval.memory.correction_ledger import Ledger, verify
 from driftline.eval.protocol import Protocol, Result, Roles, Score, rehearsal, require, shares
-from driftline.eval.protocols.ocrr import loop, scenarios
+from driftline.eval.protocols.ocrr import loop
 from driftline.eval.rows import Row, folder_name
-from driftline.eval.training.online_learner import chosen_rate
 from driftline.stream_builder.stream import Stream
 
 Floats = npt.NDArray[np.float64]
@@ -117,8 +117,8 @@ class Ocrr(Protocol):
 
     policy: str = "oracle"
     """which errors are corrected, when and how well, as in `random_50+delayed:20` (see `loop`)"""
-    scenario: scenarios.Kind = "auto"
-    """what is novel (see `scenarios.cut`)"""
+    scenario: loop.Kind = "auto"
+    """what is novel (see `loop.cut`)"""
     held_out: Annotated[int, Field(ge=1)] = 10
     """novel classes of the scenario categorical"""
     order: Literal["shuffled", "file"] = "shuffled"
@@ -165,10 +165,10 @@ class Ocrr(Protocol):
         none = self.scenario not in ("auto", "categorical")
         return {"held_out": f"the scenario {self.scenario} holds out no class"} if none else {}
 
-    def cut(self, stream: Stream, seed: int) -> scenarios.Scenario:
+    def cut(self, stream: Stream, seed: int) -> loop.Scenario:
         """The four parts for a seed."""
         shuffled = self.order == "shuffled"
-        return scenarios.cut(stream, self.scenario, self.held_out, self.tests, shuffled, self.mix, seed)
+        return loop.cut(stream, self.scenario, self.held_out, self.tests, shuffled, self.mix, seed)
 
     def task(self, stream: Stream) -> Task:
         """Classes (the label space is disclosed, as the reference's heads need), shape."""
@@ -223,7 +223,7 @@ class Ocrr(Protocol):
         return scored(rows)
 
 
-def constant_answer(scenario: scenarios.Scenario) -> float:
+def constant_answer(scenario: loop.Scenario) -> float:
     """The lower of both accuracies of the class for which it is highest."""
     size = 1 + max(int(part.y.max()) for part in (scenario.novel, scenario.original))
     shares = [np.bincount(part.y, minlength=size) / len(part) for part in (scenario.novel, scenario.original)]

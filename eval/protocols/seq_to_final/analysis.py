@@ -29,11 +29,8 @@ class Trained:
     """The networks of one run."""
 
     learner: str
-    """name of the learner"""
     seed: int
-    """seed of the run"""
     after: Net
-    """the final network"""
     before: Net | None
     """the network before the last step; None: `start`"""
     start: Net

@@ -15,10 +15,10 @@ from driftline.curate.core.errors import BadConfig, IncompatibleStream
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.experiment.settings import NO_EFFECT
 from driftline.eval.learner import Learner, Task
+from driftline.eval.learners.online import chosen_rate
 from driftline.eval.outcomes import evaluate_split
 from driftline.eval.protocol import Protocol, Result, Roles, Score, rehearsal, require, require_two
 from driftline.eval.rows import Row
-from driftline.eval.training.online_learner import chosen_rate
 from driftline.stream_builder.stream import Step, Stream
 
 
