@@ -73,13 +73,13 @@ class Tally:
     """of the samples, part after part; None: not known"""
     labels: list[Labels] = field(default_factory=list)
     predicted: list[Labels] = field(default_factory=list)
-    confidence: list[Labels | float | None] = field(default_factory=list)
-    """of each answer of a part, or of all; None: it was not asked for, or there is none"""
+    confidence: list[Labels | None] = field(default_factory=list)
+    """of each answer of a part; None: it was not asked for, or there is none"""
 
     def add(
-        self, positions: Labels | None, labels: Labels, predicted: Labels, confidence: Labels | float | None = None
+        self, positions: Labels | None, labels: Labels, predicted: Labels, confidence: Labels | None = None
     ) -> None:
-        """Answers (N,) to samples with these positions and labels. confidence: (N,) or of all of them, 0 … 1."""
+        """Answers (N,) to samples with these positions and labels. confidence: (N,), 0 … 1."""
         self.positions.append(positions)
         self.labels.append(labels)
         self.predicted.append(predicted)
@@ -101,14 +101,12 @@ class Tally:
 
     def _confidence(self) -> Labels | None:
         """(N,); None: nowhere."""
-        if len(self.confidence) == 1 and isinstance(self.confidence[0], np.ndarray):  # nearly every test
+        if len(self.confidence) == 1 and self.confidence[0] is not None:  # nearly every test
             return np.array(self.confidence[0])  # a copy: torch's small blocks, kept, break up its memory
         if all(value is None for value in self.confidence):
             return None
         parts = zip(self.confidence, self.labels, strict=True)
-        return _joined(
-            [c if isinstance(c, np.ndarray) else np.full(len(part), np.nan if c is None else c) for c, part in parts]
-        )
+        return _joined([np.full(len(part), np.nan) if c is None else c for c, part in parts])
 
 
 def check_classes(rows: Sequence[Row], name: str, stream: Stream) -> None:

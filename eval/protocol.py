@@ -133,6 +133,13 @@ def require_two(stream: Stream, why: str, way_out: str = "") -> None:
         raise IncompatibleStream(f"The stream {stream.name!r} has one step.", f"Expected at least two: {why}", way_out)
 
 
+def bare(step: Step) -> Step:
+    """The step with its labels in place of its samples, which need not be copied."""
+    return dataclasses.replace(
+        step, splits={name: dataclasses.replace(split, x=split.y) for name, split in step.splits.items()}
+    )
+
+
 def shares(right: Floats, n: Floats) -> Floats:
     """Right answers and samples of tests (...) → accuracies (...); NaN where a bootstrap replicate, or what is left
     without a cluster, has no sample of a small test."""

@@ -8,7 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from driftline.curate.core.errors import BadConfig, DriftlineError
+from driftline.curate.core.errors import BadConfig, BadPlugin, DriftlineError
 from driftline.curate.core.executor import Executor
 from driftline.eval.engine import fused
 from driftline.eval.experiment.presets import check_network, fitting
@@ -22,7 +22,7 @@ from driftline.eval.experiment.settings import (
     spec_of,
     unknown_setting,
 )
-from driftline.eval.experiment.tune import Grid, planned
+from driftline.eval.experiment.tune import Grid
 from driftline.eval.learner import Learner, Task
 from driftline.eval.protocol import Protocol, protocol_named
 from driftline.stream_builder.stream import Stream
@@ -176,9 +176,19 @@ class _Choice:
 def _choice(
     protocol: Protocol, task: Task, spec: LearnerSpec, changed: dict[str, Any], preset: Settings, tune: Grid
 ) -> _Choice:
-    """Of one learner under a protocol that refuses nothing that it needs; else nothing is idle: it does not run."""
+    """Of one learner under a protocol that refuses nothing that it needs; else nothing is idle: it does not run. Its
+    candidates are the part of `tune` that it has settings for, and its own for settings that are "auto". Raises
+    BadConfig for a value that a setting refuses."""
     preset = {key: value for key, value in preset.items() if key not in spec.given.keys() | changed.keys()}
-    whole, candidates = planned(protocol, spec, spec.check(preset) | changed, tune)
+    whole = spec.check(preset) | changed
+    candidates = {k: list(v) for k, v in tune.items() if k in spec.settings and k not in spec.with_name}
+    for key, value in ((key, value) for key, values in candidates.items() for value in values):
+        spec.check({key: value})
+    with suppress(BadPlugin):  # the run says so, and the other learners go on
+        learner = spec(**whole)
+        others = {k: v for k, v in protocol.defaults(learner).items() if getattr(learner, k) != v}
+        whole = {key: value for key, value in others.items() if key not in spec.given} | whole
+        candidates = spec(**whole).candidates() | candidates
     idle, lasting = dict[str, str](), dict[str, str]()
     if not any(getattr(spec.kind.needs, need) for need in protocol.refuses):
         with suppress(DriftlineError):  # the run says so, and the other learners go on

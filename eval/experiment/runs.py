@@ -37,15 +37,10 @@ OURS = ("curate", "stream_builder", "eval")  # packages of driftline whose code 
 
 
 def code_of_run(learner: object, protocol: object) -> dict[str, str]:
-    """What decides the rows of a learner under a protocol: `driftline`, `learner`, `protocol` → a digest or a version.
-    Raises Untold."""
-    return {HOME: ours(), "learner": _object(learner), "protocol": _object(protocol)}
-
-
-def code_or_name(learner: object, protocol: object) -> dict[str, str]:
-    """The same; {"untold": name} for code that has no digest."""
+    """What decides the rows of a learner under a protocol: `driftline`, `learner`, `protocol` → a digest or a version;
+    {"untold": name} for code that has no digest."""
     try:
-        return code_of_run(learner, protocol)
+        return {HOME: ours(), "learner": _object(learner), "protocol": _object(protocol)}
     except Untold as error:
         return {"untold": str(error)}
 
@@ -145,7 +140,7 @@ def place_of(stream: Stream, grid: Setup, job: Job, learner: Learner) -> tuple[d
         "stream": about_stream(stream, job.seed),
         "steps": len(stream.steps),
     }
-    same, identity = identity, identity | {"code_of": code_or_name(learner, grid.protocol)}
+    same, identity = identity, identity | {"code_of": code_of_run(learner, grid.protocol)}
     if grid.out is None:
         return identity, None
     folder, name = grid.out / folder_name(grid.name), row_files.stored_name(identity)
@@ -224,7 +219,7 @@ def _finish(stream: Stream, grid: Setup, job: Job, run: _Begun, ran: Ran) -> Run
     chosen = {} if run.choice is None else {"chosen": run.choice.settings, "selection": run.choice.record}
     about |= {k: v for k, v in notes.items() if v} | protocol.facts(stream, learner, run.start.seed) | chosen
     folder = run.folder
-    if code_or_name(learner, protocol) != run.identity["code_of"]:
+    if code_of_run(learner, protocol) != run.identity["code_of"]:
         about["edited_while_running"] = True
         folder = folder and folder.with_name(f"{folder.name}-edited")
     if folder is not None:

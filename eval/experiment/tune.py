@@ -8,9 +8,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from driftline.curate.core.errors import BadPlugin, Diverged, IncompatibleStream
+from driftline.curate.core.errors import Diverged, IncompatibleStream
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.experiment.settings import LearnerSpec
 from driftline.eval.learner import Learner
 from driftline.eval.protocol import Protocol, Ran, Result, Start, score_of
 from driftline.stream_builder.stream import Stream
@@ -34,28 +33,6 @@ class Choice:
     """plain data: the `score` that decided, each of `candidates` with it (None: diverged), how many were `equal` to the
     best, whether the learner's `default` was one of these, training `samples`, `seconds`, and `updates` of plain SGD
     that all candidates cost"""
-
-
-def planned(
-    protocol: Protocol, spec: LearnerSpec, own: Mapping[str, Any], grid: Grid
-) -> tuple[dict[str, Any], dict[str, list[Any]]]:
-    """A learner's settings under a protocol, and setting → values to choose from: the part of `grid` that the learner
-    has settings for, and its own candidates for settings that are "auto".
-
-    own: settings of the user. Raises BadConfig for a value that the setting refuses.
-    """
-    own_grid = {key for key in spec.settings if key not in spec.with_name}  # what its name says is not chosen
-    settings, grid_of = dict(own), {key: list(values) for key, values in grid.items() if key in own_grid}
-    for key, values in grid_of.items():
-        for value in values:
-            spec.check({key: value})
-    try:
-        learner = spec(**settings)
-        others = {key: value for key, value in protocol.defaults(learner).items() if getattr(learner, key) != value}
-        settings = {key: value for key, value in others.items() if key not in spec.given} | settings
-        return settings, spec(**settings).candidates() | grid_of
-    except BadPlugin:  # the run says so, and the other learners go on
-        return settings, grid_of
 
 
 def check_needs(learner: Learner, refused: Sequence[str]) -> None:

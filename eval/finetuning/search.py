@@ -278,7 +278,6 @@ class Work:
 
         Raises Diverged if every point does."""
         base: dict[str, Any] = {
-            "fit": 1,
             "net": self.rules.network,
             "uses": net.used,
             "start": digest_of(net.state_dict()),
@@ -289,10 +288,12 @@ class Work:
             "rule": asdict(self.rules.rule),
             "seed": self.seed,
             "pulled": pulled[0] if pulled else "",
+            "made": net.additions,
+            "decays": decays,
+            "compiled": self.rules.compiled,
+            "terms": dict(terms or {}),
+            "code": _foreign(objective),
         }
-        further = {"made": net.additions, "decays": decays if decays != "l2" else "", "compiled": self.rules.compiled}
-        further |= {"terms": dict(terms or {}), "code": _foreign(objective)}
-        base |= {key: value for key, value in further.items() if value}  # absent unless used: old keys stay valid
 
         def job(hyper: Hyper) -> Job:
             def make() -> Fit:

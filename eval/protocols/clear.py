@@ -21,7 +21,7 @@ from driftline.curate.core.seeding import rng_for
 from driftline.eval.learner import Learner, Task
 from driftline.eval.learners.online import chosen_rate
 from driftline.eval.outcomes import evaluate_split
-from driftline.eval.protocol import Protocol, Result, Roles, Score, mean_of_tests, rehearsal, require, require_two
+from driftline.eval.protocol import Protocol, Result, Roles, Score, bare, mean_of_tests, rehearsal, require, require_two
 from driftline.eval.rows import PER_CLASS, Row
 from driftline.eval.visits import newest
 from driftline.stream_builder.step import Split, Step
@@ -247,14 +247,8 @@ class Iid(Clear):
     def facts(self, stream: Stream, learner: Learner, seed: int) -> dict[str, Any]:
         """Share of test samples that share an uploader, or are near copies of, a training sample, on the split of seed
         0, and a warning if there are any."""
-        bare = replace(  # the samples are not needed, and need not be copied
-            stream,
-            steps=[
-                replace(step, splits={name: replace(split, x=split.y) for name, split in step.splits.items()})
-                for step in stream.steps
-            ],
-        )
-        shared = self.split(bare, rng_for(0, "shared"), 0).shared_with_training()
+        labels = replace(stream, steps=[bare(step) for step in stream.steps])
+        shared = self.split(labels, rng_for(0, "shared"), 0).shared_with_training()
         if shared is None:
             return {}
         about: dict[str, Any] = {"shared_with_training": round(shared, 4)}

@@ -135,7 +135,7 @@ def reproduce(
     """
     from driftline.eval.experiment.settings import seeds_of
     from driftline.eval.training.sgd_learner import place
-    from driftline.pipelines.reproduce.compare import written
+    from driftline.pipelines.reproduce.items import written
     from driftline.pipelines.reproduce.run import Work, chosen, paper_named
     from driftline.pipelines.reproduce.run import plan as planned
 

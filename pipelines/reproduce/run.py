@@ -10,9 +10,7 @@ from driftline.curate.core.atomic_io import fingerprint, read_json, write_json
 from driftline.curate.core.errors import BadConfig, IncompatibleStream, MissingFile, available, did_you_mean
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.run_log import RunLog
-from driftline.pipelines.reproduce import compare
-from driftline.pipelines.reproduce.compare import Row
-from driftline.pipelines.reproduce.items import Cell, Item, Need, Paper
+from driftline.pipelines.reproduce.items import Cell, Item, Need, Paper, Row, judged, means_of, rows_of
 from driftline.stream_builder.stream import Stream
 
 SOLVER = 0.01  # of a ratio of distances: what other draws of an optimal transport that stops early give
@@ -158,7 +156,7 @@ class Work:
                 skipped |= {
                     f"{cell.row}: {s['learner']} was skipped: {s['because']}": None for s in document["skipped"]
                 }
-                found = compare.rows_of(item, cell, document, self.paper.best_of)
+                found = rows_of(item, cell, document, self.paper.best_of)
                 groups.setdefault(cell.group or cell.row, []).extend(found)
                 rows += found if item.kind == "scores" else []
                 try:
@@ -166,8 +164,8 @@ class Work:
                 except IncompatibleStream as error:  # no oracle, if the data set is too small for one
                     skipped[f"{cell.row}: no plot: {error}"] = None
         if item.kind == "means":
-            rows = compare.means_of(item.name, groups, _counts)
-        return compare.judged(rows, item.digits), list(skipped), files
+            rows = means_of(item.name, groups, _counts)
+        return judged(rows, item.digits), list(skipped), files
 
     def _stream(self, cell: Cell) -> tuple[Path, Stream]:
         """The cell's stream, made once. Raises what its maker raises."""

@@ -17,7 +17,7 @@ from support.helpers import drifting
 from driftline.curate.core import own_code
 from driftline.curate.core.own_code import Untold, code_of
 from driftline.eval.experiment import runs
-from driftline.eval.experiment.runs import code_of_run, code_or_name, ours
+from driftline.eval.experiment.runs import code_of_run, ours
 from driftline.eval.integrations import Sklearn, Torch
 from driftline.eval.learner import Learner
 from driftline.eval.learners import LEARNERS
@@ -206,7 +206,7 @@ def test_code_of_a_cell_is_run_again_each_time_and_said(tmp_path: Path) -> None:
     kind = space["Constant"]
     with pytest.raises(Untold, match=r"a_cell\.Constant"):
         code_of(kind)
-    assert code_or_name(kind(), IID) == {"untold": "a_cell.Constant"}
+    assert code_of_run(kind(), IID) == {"untold": "a_cell.Constant"}
     evaluate(STREAM, "clear-iid", [kind()], out=tmp_path)
     again = plan(STREAM, "clear-iid", [kind()], [0], out=tmp_path)
     assert (again.finished, again.untold) == (0, {"Constant": "a_cell.Constant"})
@@ -231,5 +231,5 @@ def test_the_digests_of_all_learners_take_less_than_50_ms() -> None:
     ours()
     begun = time.process_time()
     for learner in learners:
-        code_or_name(learner, IID)
+        code_of_run(learner, IID)
     assert time.process_time() - begun < 0.05

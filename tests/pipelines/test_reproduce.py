@@ -20,8 +20,7 @@ from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.experiment.settings import spec_of
 from driftline.pipelines.reproduce import seq_to_final
-from driftline.pipelines.reproduce.compare import Row, judged, means_of, rows_of, written
-from driftline.pipelines.reproduce.items import Cell, Item
+from driftline.pipelines.reproduce.items import Cell, Item, Row, judged, means_of, rows_of, written
 from driftline.pipelines.reproduce.run import PAPERS, Work, chosen, paper_named
 
 LISTED = {  # tables and figures of each paper [spec/papers_gap.md, section 3]

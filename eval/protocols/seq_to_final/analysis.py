@@ -84,7 +84,7 @@ def network(store: Store, fit: str, start: Net) -> Net:
             "Evaluate again.",
         )
     identity = read_json(store.place(fit) / "fit.json")["identity"]
-    net = remade(start.copy(), identity.get("made", []))
+    net = remade(start.copy(), identity["made"])
     net.load_state_dict(stored.state)
     return net.to(memory_format=torch.channels_last)
 

@@ -17,7 +17,7 @@ from driftline.eval.experiment.settings import NO_EFFECT
 from driftline.eval.learner import Learner, Task
 from driftline.eval.learners.online import chosen_rate
 from driftline.eval.outcomes import evaluate_split
-from driftline.eval.protocol import Protocol, Result, Roles, Score, rehearsal, require, require_two
+from driftline.eval.protocol import Protocol, Result, Roles, Score, bare, rehearsal, require, require_two
 from driftline.eval.rows import Row
 from driftline.stream_builder.stream import Step, Stream
 
@@ -31,7 +31,7 @@ def check(stream: Stream, val_share: float = 0.0) -> None:
         "--set val_share=0.2."
     )
     require(stream, ("train",) if val_share else ("train", "val"), why, way_out)
-    if val_share and not any(len(with_val(_labels(step), val_share, 0)["train"]) for step in stream.steps):
+    if val_share and not any(len(with_val(bare(step), val_share, 0)["train"]) for step in stream.steps):
         raise IncompatibleStream(
             f"Validation takes all training data of {stream.name!r}.",
             "Expected more than one sample of a class in some step.",
@@ -47,11 +47,6 @@ def check(stream: Stream, val_share: float = 0.0) -> None:
             "Expected every class of the last step's test in its training data.",
             "Use larger steps, or leave the class out.",
         )
-
-
-def _labels(step: Step) -> Step:
-    """The step with its labels in place of its samples, which need not be copied."""
-    return replace(step, splits={name: replace(split, x=split.y) for name, split in step.splits.items()})
 
 
 def with_val(step: Step, share: float, seed: int) -> Step:
