@@ -363,7 +363,6 @@ def child_fetch(way: str, address: str, images: str, folder: str) -> dict[str, A
     """Our fetch, one worker: imports and img2dataset's start are not counted, its steady state is."""
     from driftline.curate.core.run_log import RunLog
     from driftline.curate.fetch import shard
-    from driftline.curate.fetch.img2dataset import stop
     from driftline.curate.fetch.run import FetchSettings
     from driftline.curate.fetch.run import fetch as run
     from driftline.curate.images.checks import check_image
@@ -388,7 +387,6 @@ def child_fetch(way: str, address: str, images: str, folder: str) -> dict[str, A
         counts = run([part], root / "out", rules, RunLog(quiet=True))
         seconds = time.perf_counter() - begun
         used = _all_cpu() - before
-        stop()
     assert counts == {"": int(images)}, counts
     return {"inside": seconds, "work_cpu": used, "check_cpu": spent} | peak()
 

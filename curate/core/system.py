@@ -1,6 +1,5 @@
 """Calls that differ between operating systems, or that Windows does not have."""
 
-import ctypes
 import gc
 import os
 import signal
@@ -24,7 +23,6 @@ else:
 
 LINUX = sys.platform == "linux"
 ATTEMPTS = 4  # after so many dead workers the task itself is the cause
-PR_SET_PDEATHSIG = 1  # Linux: prctl option "send a signal when the parent dies"
 _turn = threading.Lock()
 
 
@@ -146,24 +144,6 @@ def collect_rarely() -> None:
     """Look for cycles of garbage at every 100,000th new object, not at every 700th: imports make hundreds of thousands
     that stay, and to look at them again and again takes a fifth of the start."""
     gc.set_threshold(100_000, 20, 20)
-
-
-def die_with_parent(parent: int) -> None:
-    """Let the kernel kill this process when its parent dies (Linux only)."""
-    if LINUX:
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # the parent died before the call took effect
-        os._exit(1)
-
-
-def kill_group(process: int) -> None:
-    """Kill a process that began a session of its own, with its children (POSIX only)."""
-    os.killpg(process, signal.SIGKILL)
-
-
-def was_killed(code: int) -> bool:
-    """Whether an exit code of `subprocess` means that somebody killed the process."""
-    return POSIX and code == -signal.SIGKILL
 
 
 def how_it_ended(code: int) -> str:

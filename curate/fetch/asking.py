@@ -39,7 +39,7 @@ async def _download(urls: Mapping[int, str], shard: Shard, keep: Keep) -> None:
     for row in urls.keys() - dict(rows).keys():
         keep(row, Download(None, "malformed_url", without_secrets(urls[row])[:200]))
     if shard.settings.downloader == "img2dataset":
-        img2dataset.download(rows, shard.settings, keep, shard.out)
+        img2dataset.download(rows, shard.settings, keep)
         return
     hosts = {row: native.host_of(address) for row, address in rows}
     slow = _slow_hosts(shard)
