@@ -320,17 +320,17 @@ def _finish(shard: Shard, part: pa.Table, spool: Spool, urls: dict[int, str], ru
     tar, digest = shard_path(shard.out, shard.number), hashlib.sha256()
     write_tar(tar, members(), digest)
     asked = [
-        Asked(
-            urls[r["row"]], rules, r.get("sha256"), r["fault"], detail=r["detail"],
+        (urls[r["row"]], Outcome(
+            rules, fault=r["fault"], detail=r["detail"], sha256=r.get("sha256"),
             source_sha256=r.get("source_sha256"), changes=r.get("changes") or NONE,
-        )
+        ))
         for r in records
         if r["row"] in urls and r["fault"] not in NETWORK_REASONS | {SLOW}
     ]  # fmt: skip
     close(shard, digest.hexdigest(), records, asked)
 
 
-def close(shard: Shard, digest: str, records: list[dict[str, Any]], asked: Sequence[Asked] = ()) -> None:
+def close(shard: Shard, digest: str, records: list[dict[str, Any]], asked: Asked = ()) -> None:
     """Write the index of a shard whose tar is complete; the store takes the tar. digest: of the tar."""
     index = pa.Table.from_pylist(records, schema=INDEX)
     if shard.store is not None:

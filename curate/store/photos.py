@@ -5,6 +5,8 @@ import hashlib
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +24,12 @@ from driftline.curate.store.database import Store
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an address gave the last time."""
+    """What an address gave, in the order of SELECT."""
 
     rules: bytes
     """fingerprint of the settings that judged it"""
-    time: int
-    """when it was asked, seconds since 1970"""
+    time: int = 0
+    """when it was asked, seconds since 1970; 0: now"""
     fault: str | None = None
     """why there is no image; None: there is one"""
     detail: str | None = None
@@ -46,18 +48,8 @@ class Outcome:
     """what was done to them"""
 
 
-@dataclass(frozen=True)
-class Asked:
-    """One address that was asked, and what it gave."""
-
-    url: str
-    rules: bytes
-    sha256: str | None
-    """of the image, which a shard of this store holds; None for a miss"""
-    fault: str | None = None
-    detail: str | None = None
-    source_sha256: str | None = None
-    changes: str = NONE
+Asked = Sequence[tuple[str, Outcome]]
+"""addresses that were asked, and what each gave; an image is in a shard of the store already"""
 
 
 def address_key(url: str) -> bytes:
@@ -71,18 +63,10 @@ SELECT = """SELECT a.rules, a.time, a.fault, a.detail, i.sha, i.suffix, i.width,
 
 def _outcome(row: tuple[Any, ...]) -> Outcome:
     rules, moment, fault, detail, sha, suffix, width, height, source, changes = row
+    sha256, source_sha256 = (None if digest is None else digest.hex() for digest in (sha, source))
     return Outcome(
-        rules,
-        moment,
-        fault=fault,
-        detail=detail,
-        sha256=None if sha is None else sha.hex(),
-        suffix=suffix or "",
-        width=width or 0,
-        height=height or 0,
-        source_sha256=None if source is None else source.hex(),
-        changes=changes,
-    )
+        rules, moment, fault, detail, sha256, suffix or "", width or 0, height or 0, source_sha256, changes
+    )  # fmt: skip
 
 
 def outcomes(store: Store, urls: Iterable[str]) -> dict[str, Outcome]:
@@ -111,27 +95,18 @@ def images_of(store: Store, digests: Sequence[str]) -> Iterator[tuple[str, bytes
         ).fetchone()
         if row is not None:
             places.append((*row, digest))
-    places.sort()
-    open_name, file = "", None
-    try:
-        for name, start, size, digest in places:
-            if name != open_name:
-                if file is not None:
-                    file.close()
-                path = store.file(name)
-                open_name, file = name, path.open("rb") if path.is_file() else None
-            if file is None:
-                continue
-            file.seek(start)
-            data = file.read(size)
-            if sha256_bytes(data) == digest:
-                yield digest, data
-    finally:
-        if file is not None:
-            file.close()
+    for name, inside in groupby(sorted(places), itemgetter(0)):
+        if not store.file(name).is_file():
+            continue
+        with store.file(name).open("rb") as file:
+            for _, start, size, digest in inside:
+                file.seek(start)
+                data = file.read(size)
+                if sha256_bytes(data) == digest:
+                    yield digest, data
 
 
-def keep_shard(store: Store, tar: Path, tar_sha256: str, index: Any, asked: Sequence[Asked]) -> None:
+def keep_shard(store: Store, tar: Path, tar_sha256: str, index: Any, asked: Asked) -> None:
     """Take a complete tar with the images of `index` (columns member, sha256, bytes, width, height), and what was asked
     for it. A later copy of an image replaces the place of an earlier one."""
     members = [row for row in rows_of(index, "member", "sha256", "bytes", "width", "height") if row[0] is not None]
@@ -150,13 +125,13 @@ def keep_shard(store: Store, tar: Path, tar_sha256: str, index: Any, asked: Sequ
         _keep_attempts(store, asked)
 
 
-def keep_misses(store: Store, asked: Sequence[Asked]) -> None:
+def keep_misses(store: Store, asked: Asked) -> None:
     """Take misses that were found again, or that turned out to last."""
     with store.transaction():
         _keep_attempts(store, asked)
 
 
-def _keep_attempts(store: Store, asked: Sequence[Asked]) -> None:
+def _keep_attempts(store: Store, asked: Asked) -> None:
     """Append to the history of each address: its number orders it, not the clock, which may be set back."""
     now = int(time.time())
     store.base.executemany(
@@ -164,10 +139,10 @@ def _keep_attempts(store: Store, asked: Sequence[Asked]) -> None:
         "?2, ?3, (SELECT number FROM images WHERE sha = ?4), ?5, ?6, ?7, ?8)",
         [
             (
-                address_key(one.url), now, one.rules, one.sha256 and bytes.fromhex(one.sha256), one.fault, one.detail,
+                address_key(url), now, one.rules, one.sha256 and bytes.fromhex(one.sha256), one.fault, one.detail,
                 one.source_sha256 and bytes.fromhex(one.source_sha256), one.changes,
             )
-            for one in asked
+            for url, one in asked
         ],
     )  # fmt: skip
 

@@ -26,7 +26,7 @@ from driftline.curate.core.errors import BadInput, DriftlineError
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.images.near_duplicates import near_stored
 from driftline.curate.store.database import Store, open_store
-from driftline.curate.store.photos import Asked, history, images_of, keep_misses
+from driftline.curate.store.photos import Outcome, history, images_of, keep_misses
 from driftline.pipelines.run.living import grow, heal
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.stages import STAGES
@@ -114,7 +114,9 @@ def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
     def misses(who: int) -> None:
         for i in range(20):
             with open_store(tmp_path) as store:
-                keep_misses(store, [Asked("http://shared", b"", None, "timeout"), Asked(f"{who}/{i}", b"", None, "x")])
+                keep_misses(
+                    store, [("http://shared", Outcome(b"", fault="timeout")), (f"{who}/{i}", Outcome(b"", fault="x"))]
+                )
 
     fork = multiprocessing.get_context("fork")
     writers = [fork.Process(target=misses, args=(who,)) for who in range(4)]
