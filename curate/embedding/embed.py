@@ -24,6 +24,7 @@ from driftline.curate.core.executor import Executor, ahead, one_thread
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.system import children
 from driftline.curate.embedding.features import encoder_name, filled, keep_looks, stored_looks, with_stored
+from driftline.curate.embedding.vector_store import PART, vectors_path
 from driftline.curate.encoders import Encoder, EncoderSpec
 from driftline.curate.foreign.images import read_rgb
 from driftline.curate.images.near_duplicates import perceptual_hashes, thumbnail
@@ -31,14 +32,6 @@ from driftline.curate.images.shards import reader_of
 from driftline.curate.store.database import Place
 from driftline.curate.store.photos import Look
 
-PART = pa.schema(
-    [
-        ("id", pa.string()),
-        ("bucket", pa.int32()),
-        ("fault", pa.string()),
-        ("phash", pa.uint64()),
-    ]
-)
 PREFETCH = 4  # batches that each decoding process prepares in advance
 GROUPS = 4  # Ray: groups of shards per worker; a lost machine loses at most one group
 
@@ -260,7 +253,8 @@ def _write(
             "Expected unit vectors.",
             "Check the weights (embed.weights), or set embed.precision: float32.",
         )
-    npy = task.out / "img_emb" / f"img_emb_{task.shard:05d}.npy"
+    metadata = _metadata(task.out, task.shard)
+    npy = vectors_path(metadata)
     write_array(npy, stacked)
     columns = [
         task.part["id"].combine_chunks(),
@@ -268,7 +262,6 @@ def _write(
         pa.array(faults, pa.string()),
         pa.array(hashes, pa.uint64()),
     ]
-    metadata = _metadata(task.out, task.shard)
     if task.store is not None:
         keep_looks(task.store, encoder_name(encoder, task.batch), task.part, npy, faults, hashes)
     write_parquet(metadata, pa.Table.from_arrays(columns, schema=PART))

@@ -87,7 +87,7 @@ def pairs_by_hash(hashes: Hashes, bits: int) -> Pairs:
     Equal hashes are chained, so that 1,000 copies of one image give 999 pairs and not half a million.
     """
     values, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
-    between = first[_pairs_by_parts(values, bits) if bits <= FEW_BITS else _pairs_by_all(values, bits)]
+    between = first[_pairs(values, bits)]
     order = np.argsort(inverse, kind="stable")
     same = inverse[order][1:] == inverse[order][:-1]
     chained = np.stack([order[:-1][same], order[1:][same]], 1)
@@ -103,6 +103,11 @@ def copies_by_hash(hashes: Hashes, bits: int) -> Pairs:
     far = np.bitwise_count(hashes[pairs[:, 0]] ^ hashes[pairs[:, 1]]) > SURE_BITS
     crowded = np.bincount(pairs[far].ravel(), minlength=len(hashes)) > CROWD
     return pairs[~far | ~crowded[pairs].any(1)]
+
+
+def _pairs(values: Hashes, bits: int) -> Pairs:
+    """Pairs (P, 2) of different hashes that differ in at most `bits`."""
+    return _pairs_by_parts(values, bits) if bits <= FEW_BITS else _pairs_by_all(values, bits)
 
 
 def _pairs_by_all(values: Hashes, bits: int) -> Pairs:
@@ -143,26 +148,14 @@ def _pairs_by_parts(values: Hashes, bits: int) -> Pairs:
 
 
 def near_stored(new: Hashes, stored: Hashes, bits: int) -> npt.NDArray[np.bool_]:
-    """(N,) which of N new hashes differ in at most `bits` bits from one of M stored ones. Exact.
-
-    The stored hashes are sorted once for each of bits + 1 parts, see `_pairs_by_parts`; a new hash is compared with
-    those of equal parts only.
-    """
-    near = np.zeros(len(new), bool)
-    if not len(new) or not len(stored):
-        return near
-    edges = np.linspace(0, 64, bits + 2).astype(int)
-    for low, high in pairwise(edges.tolist()):
-        mask = np.uint64((1 << (high - low)) - 1)
-        parts = (stored >> np.uint64(low)) & mask
-        wanted = (new >> np.uint64(low)) & mask
-        shared = np.isin(parts, wanted)
-        order = np.argsort(parts[shared], kind="stable")
-        hashed, parts = stored[shared][order], parts[shared][order]
-        first, last = (np.searchsorted(parts, wanted, side=side) for side in ("left", "right"))
-        for i in np.flatnonzero((last > first) & ~near).tolist():
-            near[i] = bool((np.bitwise_count(hashed[first[i] : last[i]] ^ new[i]) <= bits).any())
-    return near
+    """(N,) which of N new hashes differ in at most `bits` bits from one of M stored ones. Exact."""
+    values, number = np.unique(np.concatenate([new, stored]), return_inverse=True)
+    is_stored = np.zeros(len(values), bool)
+    is_stored[number[len(new) :]] = True
+    near, pairs = is_stored.copy(), _pairs(values, bits)
+    for one, other in (pairs.T, pairs.T[::-1]):
+        near[one[is_stored[other]]] = True
+    return near[number[: len(new)]]
 
 
 def pairs_by_cosine(vectors: npt.NDArray[np.float32], least: float, block: int = 2048) -> Pairs:

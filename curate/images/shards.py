@@ -6,7 +6,6 @@ the shard is complete.
 
 import tarfile
 from collections.abc import Container, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
@@ -63,38 +62,31 @@ def _header(name: str, size: int) -> bytes:
     return block[:148] + b"%06o\0 " % sum(block) + block[156:]
 
 
-@contextmanager
-def _open_tar(path: Path) -> Iterator[tarfile.TarFile]:
-    """Raises IntegrityError for a file that is missing or is no tar, at its start or further on."""
+def read_tar(path: Path, names: Container[str] | None = None) -> Iterator[Member]:
+    """Yield (name, content) in order; names: of these members only. The others are checked, but not read.
+
+    Raises IntegrityError for a file that is missing or is no tar, at its start or further on, and for a member that is
+    not a plain file in the top folder: such a tar is not from driftline.
+    """
     try:
         with tarfile.open(path, mode="r|") as tar:
-            yield tar
+            for info in tar:
+                if not info.isfile() or "/" in info.name or info.name.startswith("."):
+                    raise IntegrityError(
+                        f"{path} holds the member {info.name!r}.",
+                        "Expected plain files without folders.",
+                        "Do not unpack it; fetch the shard again.",
+                    )
+                if names is None or info.name in names:
+                    content = tar.extractfile(info)
+                    assert content is not None  # isfile() was checked
+                    yield info.name, content.read()
     except (tarfile.TarError, OSError, EOFError, ValueError) as error:
         raise IntegrityError(
             f"{path} cannot be read as a tar ({reason(error)}).",
             "Expected a shard of driftline.",
             "Fetch the shard again.",
         ) from None
-
-
-def read_tar(path: Path, names: Container[str] | None = None) -> Iterator[Member]:
-    """Yield (name, content) in order; names: of these members only. The others are checked, but not read.
-
-    Raises IntegrityError for a member that is not a plain file in the top folder: such a tar is not from driftline.
-    """
-    with _open_tar(path) as tar:
-        for info in tar:
-            if not info.isfile() or "/" in info.name or info.name.startswith("."):
-                raise IntegrityError(
-                    f"{path} holds the member {info.name!r}.",
-                    "Expected plain files without folders.",
-                    "Do not unpack it; fetch the shard again.",
-                )
-            if names is not None and info.name not in names:
-                continue
-            content = tar.extractfile(info)
-            assert content is not None  # isfile() was checked
-            yield info.name, content.read()
 
 
 def read_images(folder: Path, index: pa.Table, shard: int) -> Iterator[tuple[str, bytes]]:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from driftline.curate.core.times.calendar_periods import CALENDAR, count_of
+from driftline.curate.core.times import CALENDAR, count_of
 from driftline.curate.core.times.dates import iso
 
 DAY = 86_400

@@ -106,7 +106,7 @@ def add_maker(
     defaults = {p.name: p.default for p in options}
 
     def answer(out: Path, **values: Any) -> None:
-        from driftline.curate.core.times.calendar_periods import count_of
+        from driftline.curate.core.times import count_of
 
         seeds = values.pop("seeds", None)
         guarded_out(out, "stream" if seeds is None else "draws")

@@ -104,7 +104,7 @@ class Embed(Stage):
         import pyarrow.parquet as pq
 
         from driftline.curate.embedding.embed import embed
-        from driftline.curate.embedding.import_vectors import import_vectors
+        from driftline.curate.embedding.vector_store import import_vectors
 
         section = self.context.config.embed
         spec = spec_of(self.context)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.errors import BadArray, BadInput, reason
-from driftline.curate.core.times.calendar_periods import count_of
+from driftline.curate.core.times import count_of
 from driftline.curate.foreign.arrays import read_arrays
 from driftline.curate.foreign.limits import CLASSES
 from driftline.curate.foreign.tables import moments_of

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from driftline.curate.core.errors import BadConfig, BadInput, IncompatibleStream, MissingFile, reason
 from driftline.curate.core.group_split import draw_sides
 from driftline.curate.core.seeding import rng_for, time_order
-from driftline.curate.core.times.calendar_periods import count_of
+from driftline.curate.core.times import count_of
 from driftline.curate.foreign.arrays import number_of_classes, open_array
 from driftline.curate.foreign.limits import UNPACKED
 from driftline.curate.release import Release

@@ -24,8 +24,7 @@ from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.embedding.embed import embed
 from driftline.curate.embedding.features import filled
-from driftline.curate.embedding.import_vectors import import_vectors
-from driftline.curate.embedding.vector_store import Store, parts
+from driftline.curate.embedding.vector_store import Store, import_vectors, parts
 from driftline.curate.encoders import ENCODERS, Encoder, EncoderSpec, Vectors, spec_of
 from driftline.curate.encoders.backbone import Backbone, load_checkpoint
 from driftline.curate.encoders.clip import Clip

@@ -54,8 +54,8 @@ def cluster(
         request.getfixturevalue("_ray")
     monkeypatch.setenv("DRIFTLINE_SLURM_FOLDER", str(folder.parent / "jobs"))
     monkeypatch.setenv("PYTHONPATH", PATH)
-    monkeypatch.setattr("driftline.curate.core.executor.slurm.POLL", 0.05)
-    monkeypatch.setattr("driftline.curate.core.executor.slurm.ASK", 0.2)
+    monkeypatch.setattr("driftline.curate.core.executor.clusters.POLL", 0.05)
+    monkeypatch.setattr("driftline.curate.core.executor.clusters.ASK", 0.2)
     return folder
 
 

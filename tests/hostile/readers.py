@@ -406,7 +406,7 @@ def vectors(folder: Path) -> None:
 
 @reader(vectors)
 def clip_retrieval(folder: Path) -> None:
-    from driftline.curate.embedding.import_vectors import import_vectors
+    from driftline.curate.embedding.vector_store import import_vectors
 
     members = pa.table({"id": ["a", "b"], "member": ["a.jpg", "b.jpg"], "bucket": pa.array([0, 1], pa.int32())})
     import shutil

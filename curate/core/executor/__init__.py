@@ -20,6 +20,7 @@ from itertools import islice
 from typing import Any, Literal, TypeVar
 
 from driftline.curate.core.errors import BadConfig, DriftlineError
+from driftline.curate.core.executor.clusters import run_on_ray, run_on_slurm
 from driftline.curate.core.system import ATTEMPTS, LINUX, busy_cores, children, collect_rarely, cores, how_it_ended
 
 T = TypeVar("T")
@@ -51,14 +52,9 @@ class Executor:
         over the visible GPUs in turn and share them if there are fewer GPUs than workers.
         Raises the exceptions of `work`, and DriftlineError if workers die repeatedly.
         """
-        if self.kind == "ray":
-            from driftline.curate.core.executor.ray import run_on_ray
-
-            yield from run_on_ray(work, tasks, self.workers, gpus)
-        elif self.kind == "slurm":
-            from driftline.curate.core.executor.slurm import run_on_slurm
-
-            yield from run_on_slurm(work, tasks, self.workers, gpus)
+        if self.kind != "local":
+            run = run_on_ray if self.kind == "ray" else run_on_slurm
+            yield from run(work, tasks, self.workers, gpus)
         elif self.workers == 1 or len(tasks) <= 1:
             yield from ((i, work(task)) for i, task in enumerate(tasks))
         elif threads:
