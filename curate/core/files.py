@@ -8,11 +8,10 @@ import hashlib
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import cache, wraps
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -162,41 +161,28 @@ def keep(memory: Path | None, kind: str, rows: Iterable[tuple[str, str, str]]) -
             base.commit()
 
 
-@dataclass(frozen=True)
-class Content:
-    """What is in one file."""
-
-    size: int
-    """bytes"""
-    sha256: str
-    """hexadecimal SHA-256"""
+Content = dict[str, tuple[int, str]]
+"""name of a file in a folder → its bytes and hexadecimal SHA-256, in order of name"""
 
 
-def listing(
-    folder: Path, digest_of: Mapping[tuple[int, int], str] | None = None, without: Collection[str] = ()
-) -> dict[str, Content]:  # fmt: skip
-    """Name → content of every file of a finished folder, in order of name; unfinished files are not in it. digest_of:
-    (device, inode) → SHA-256 of files that need not be read. without: names that are left out."""
-    digest_of = digest_of or {}
+def listing(folder: Path, without: Collection[str] = ()) -> Content:
+    """Every file of a finished folder; unfinished files are not in it. without: names that are left out."""
     names = sorted(p.relative_to(folder).as_posix() for p in files_of(folder))
     names = [n for n in names if n not in without and not n.rpartition("/")[2].startswith(TEMPORARY)]
-
-    def content(name: str) -> Content:
-        facts = (folder / name).stat()
-        return Content(facts.st_size, digest_of.get((facts.st_dev, facts.st_ino)) or sha256_file(folder / name))
-
+    paths = [folder / name for name in names]
     with ThreadPoolExecutor(THREADS) as pool:
-        return dict(zip(names, pool.map(content, names), strict=True))
+        contents = zip((path.stat().st_size for path in paths), pool.map(sha256_file, paths), strict=True)
+        return dict(zip(names, contents, strict=True))
 
 
-def content_digest(files: Mapping[str, Content]) -> str:
+def content_digest(files: Content) -> str:
     """One digest of a folder's `listing`.
 
     Of tar and npy files only the size counts: the Parquet index in the same folder holds the checksum of
     each record.
     """
-    order = sorted(files, key=lambda name: Path(name).parts)
-    return fingerprint([(n, f"size:{files[n].size}" if Path(n).suffix in LARGE else files[n].sha256) for n in order])
+    order = sorted(files.items(), key=lambda entry: Path(entry[0]).parts)
+    return fingerprint([(n, f"size:{size}" if Path(n).suffix in LARGE else sha256) for n, (size, sha256) in order])
 
 
 def names_and_sizes(folder: Path) -> str:
@@ -236,11 +222,6 @@ def _digests(places: Sequence[tuple[str, str]], memory: Path) -> dict[str, str]:
         digests |= {path: digest for (path, _), digest in zip(unread, fresh, strict=True)}
     keep(memory, "digests", [(path, stamp, digests[path]) for path, stamp in unread])
     return digests
-
-
-def full_digest(path: Path, memory: Path) -> str:
-    """The same of one file or folder."""
-    return full_digests([path], memory)[0]
 
 
 def files_of(folder: Path) -> Iterator[Path]:

@@ -7,7 +7,6 @@ A slow host delays nobody else: its rows end a shard as SLOW, and a pass of thei
 shards like others, whose records then take the places of these rows. A kill costs a shard at most.
 """
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -158,10 +157,10 @@ def _put_back(task: tuple[Shard, tuple[int, ...]]) -> Counter[str]:
             if earlier is not None and record["fault"] in NETWORK_REASONS:  # as `shard._without_outages`
                 record |= zip(("fault", "detail"), json.loads(earlier), strict=True)
         records.append(record)
-    before, digest = sha256_file(tar), hashlib.sha256()
-    write_tar(tar, ((record["member"], images[record["id"]]) for record in records if record["member"]), digest)
-    close(shard, digest.hexdigest(), records)
-    if digest.hexdigest() != before:
+    before = sha256_file(tar)
+    digest = write_tar(tar, ((record["member"], images[record["id"]]) for record in records if record["member"]))
+    close(shard, digest, records)
+    if digest != before:
         _forget(shard.store, [before])
     return counts_of(index_path(shard.out, shard.number))
 

@@ -1,7 +1,6 @@
 """One shard: every row becomes exactly one image, or is dropped with one reason; the same on every worker."""
 
 import asyncio
-import hashlib
 import json
 import os
 import tempfile
@@ -72,8 +71,7 @@ class Spool:
         self.failures: dict[int, Download] = {}
         self.notes: dict[int, str] = {}  # row → detail of an image that a mirror had
         self.sizes: dict[int, str] = {}  # row → record of the size in which another address had it
-        self.origins: dict[int, tuple[str, str]] = {}  # row → source_sha256 and changes of an image stored before
-        self.passed: dict[int, Outcome] = {}  # row → what a store knows of its image, judged by the same rules
+        self.known: dict[int, Outcome] = {}  # row → what is known of its image, which was fetched before
         self.misses: dict[int, Download] = {}  # row → its last answer, if it is asked again
 
     def keep(self, row: int, outcome: Download) -> None:
@@ -165,9 +163,7 @@ def _recall(shard: Shard, part: pa.Table, spool: Spool) -> pa.Table:
         left.append(fault in shard.again.reasons and row not in recent)
         if member is not None:
             spool.keep(row, Download(images[id_]))
-            spool.origins[row] = source, changes
-            if detail is not None:
-                spool.notes[row] = detail
+            spool.known[row] = Outcome(b"", detail=detail, source_sha256=source, changes=changes)
         elif not left[-1]:
             spool.keep(row, Download(None, fault, detail))
         else:
@@ -199,12 +195,8 @@ def _from_store(shard: Shard, part: pa.Table, rules: bytes, spool: Spool) -> dic
                 spool.misses[row] = Download(None, outcome.fault, outcome.detail)
             continue
         spool.keep(row, Download(data, outcome.fault, outcome.detail))
-        if data is not None and outcome.sha256 is not None:
-            spool.origins[row] = outcome.source_sha256 or outcome.sha256, outcome.changes
-        if data is not None and outcome.detail is not None:
-            spool.notes[row] = outcome.detail
-        if data is not None and outcome.rules == rules:
-            spool.passed[row] = outcome
+        if data is not None:
+            spool.known[row] = replace(outcome, source_sha256=outcome.source_sha256 or outcome.sha256)
     return asked
 
 
@@ -302,23 +294,22 @@ def _finish(shard: Shard, part: pa.Table, spool: Spool, urls: dict[int, str], ru
                 failure = spool.failures.get(row) or Download(None, "no_result", "this row was not requested")
                 record |= {"fault": failure.fault, "detail": failure.detail}
                 continue
-            digest = sha256_bytes(data)
-            check = _check(data, digest, shard.settings, spool.passed.get(row))
+            digest, known = sha256_bytes(data), spool.known.get(row)
+            check = _check(data, digest, shard.settings, known if known and known.rules == rules else None)
             record |= {"fault": check.reason, "detail": check.detail, "width": check.width, "height": check.height}
             if digest in shard.settings.placeholders:
                 record |= {"fault": "placeholder", "detail": f"sha256 {digest}"}
             if record["fault"] is None:
                 name, changes = f"{id_}.{check.extension}", joined(spool.sizes.get(row), check.changes)
-                source, changes = spool.origins.get(row, (digest, changes))
+                source, changes = (known.source_sha256, known.changes) if known else (digest, changes)
                 if check.converted is not None:
                     data, digest = check.converted, sha256_bytes(check.converted)
-                record |= {"source_sha256": source, "changes": changes, "detail": spool.notes.get(row)}
-                record["shown"] = check.shown
+                record |= {"source_sha256": source, "changes": changes, "shown": check.shown}
+                record["detail"] = spool.notes.get(row, known and known.detail)
                 record |= {"member": name, "sha256": digest, "bytes": len(data)}
                 yield name, data
 
-    tar, digest = shard_path(shard.out, shard.number), hashlib.sha256()
-    write_tar(tar, members(), digest)
+    digest = write_tar(shard_path(shard.out, shard.number), members())
     asked = [
         (urls[r["row"]], Outcome(
             rules, fault=r["fault"], detail=r["detail"], sha256=r.get("sha256"),
@@ -327,7 +318,7 @@ def _finish(shard: Shard, part: pa.Table, spool: Spool, urls: dict[int, str], ru
         for r in records
         if r["row"] in urls and r["fault"] not in NETWORK_REASONS | {SLOW}
     ]  # fmt: skip
-    close(shard, digest.hexdigest(), records, asked)
+    close(shard, digest, records, asked)
 
 
 def close(shard: Shard, digest: str, records: list[dict[str, Any]], asked: Asked = ()) -> None:

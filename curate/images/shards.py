@@ -4,12 +4,12 @@ Members are in record order, in ustar format with time 0 and owner 0. The index 
 the shard is complete.
 """
 
+import hashlib
 import tarfile
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,44 +22,21 @@ from driftline.curate.core.parsing import rows_of
 Member = tuple[str, bytes]  # name inside the tar, content
 
 
-def _header_template() -> bytes:
-    """A header whose checksum field holds spaces, as required while the checksum is computed."""
-    block = tarfile.TarInfo("").tobuf(tarfile.USTAR_FORMAT)
-    return block[:148] + b" " * 8 + block[156:]
-
-
-HEADER = _header_template()
-
-
-def write_tar(path: Path, members: Iterator[Member] | Sequence[Member], digest: Any = None) -> int:
-    """Write members in order; returns the number of bytes. The same members give the same bytes.
-
-    digest: a hashlib object that is updated with the bytes of the file.
-    """
-    size = 0
-    update = digest.update if digest is not None else len
+def write_tar(path: Path, members: Iterable[Member]) -> str:
+    """Write members in order; returns the SHA-256 of the file. The same members give the same bytes."""
+    size, digest = 0, hashlib.sha256()
     with writing(path) as file:
         for name, content in members:
-            block = _header(name, len(content)) + content + bytes(-len(content) % tarfile.BLOCKSIZE)
+            info = tarfile.TarInfo(name)  # of time 0, and of nobody
+            info.size = len(content)
+            block = info.tobuf(tarfile.USTAR_FORMAT) + content + bytes(-info.size % tarfile.BLOCKSIZE)
             file.write(block)
-            update(block)
+            digest.update(block)
             size += len(block)
         end = bytes(2 * tarfile.BLOCKSIZE + -(size + 2 * tarfile.BLOCKSIZE) % tarfile.RECORDSIZE)
         file.write(end)
-        update(end)
-    return size + len(end)
-
-
-def _header(name: str, size: int) -> bytes:
-    """The header block of a member, as `tarfile` writes it. For short ASCII names it is filled into HEADER, which is
-    ten times as fast."""
-    plain = name.encode("ascii", "replace")
-    if len(plain) > 100 or size >= 8**11 or plain.decode() != name:
-        info = tarfile.TarInfo(name)
-        info.size, info.mtime, info.mode = size, 0, 0o644
-        return info.tobuf(tarfile.USTAR_FORMAT)
-    block = plain.ljust(100, b"\0") + HEADER[100:124] + b"%011o\0" % size + HEADER[136:]
-    return block[:148] + b"%06o\0 " % sum(block) + block[156:]
+        digest.update(end)
+    return digest.hexdigest()
 
 
 def read_tar(path: Path, names: Container[str] | None = None) -> Iterator[Member]:

@@ -5,7 +5,6 @@ The record of a tar is written after it: a tar with a record is complete and is 
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -139,9 +138,7 @@ def _pack(task: _Task) -> dict[str, Any]:
         if [m[0].rpartition(".")[0] for m in finished["members"]] == [row["id"] for row in task.rows]:
             return finished
     record: dict[str, Any] = {"members": []}
-    digest = hashlib.sha256()
-    write_tar(task.path, _members(task, record), digest)
-    record["sha256"] = digest.hexdigest()
+    record["sha256"] = write_tar(task.path, _members(task, record))
     write_json(task.record, record)
     return record
 

@@ -28,10 +28,9 @@ from driftline.curate.core.atomic_io import (
     write_json,
 )
 from driftline.curate.core.errors import BadInput, Busy, DriftlineError, MissingFile
-from driftline.curate.core.files import content_digest, files_of, full_digest, full_digests, listing
+from driftline.curate.core.files import content_digest, files_of, full_digests, listing
 from driftline.curate.core.own_code import codes_of
 from driftline.curate.core.system import lock
-from driftline.curate.store.database import digests_of_links
 from driftline.pipelines import VERSION
 from driftline.pipelines.run.stage import MEMORY, Stage
 from driftline.pipelines.stages import STAGES
@@ -249,7 +248,7 @@ class StageState:
                 if read_all:
                     return sha256_file(path) == sha256
                 is_later = done and facts.st_mtime_ns > done
-                return not is_later or full_digest(path, self.root / MEMORY) == sha256
+                return not is_later or full_digests([path], self.root / MEMORY) == [sha256]
             except OSError:
                 return False
 
@@ -309,8 +308,8 @@ class StageState:
 
     def amend(self) -> None:
         """Take finished output as it is now, after it was changed on purpose: later stages are then done again."""
-        files = listing(self.folder, without=MARKS)
-        write_json(self.folder / FILES, {name: [c.size, c.sha256] for name, c in files.items()})
+        files = listing(self.folder, MARKS)
+        write_json(self.folder / FILES, files)
         if self.done is not None:
             write_json(self.folder / DONE, {**self.done, "content": content_digest(files)})
 
@@ -325,8 +324,8 @@ class StageState:
         current.
         """
         sweep(work)
-        files = listing(work, digests_of_links(self.stage.context.store()), MARKS)
-        write_json(work / FILES, {name: [c.size, c.sha256] for name, c in files.items()})
+        files = listing(work, MARKS)
+        write_json(work / FILES, files)
         stage, content = self.stage, content_digest(files)
         mark = {
             "stage": stage.name, "fingerprint": self.mark, "inputs": list(stage.needs), "outside": self.outside,

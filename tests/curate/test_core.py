@@ -17,12 +17,16 @@ import driftline
 from driftline.curate.core import files
 from driftline.curate.core.atomic_io import fingerprint, read_json, sha256_bytes, sweep, write_bytes, writing
 from driftline.curate.core.errors import BadInput, DriftlineError, UnknownName, explained
-from driftline.curate.core.files import content_digest, full_digest, listing
+from driftline.curate.core.files import content_digest, full_digests, listing
 from driftline.curate.core.registry import Registry
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.images.shards import write_tar
 from driftline.curate.metadata.columns import ID, safe_id
+
+
+def full_digest(path: Path, memory: Path) -> str:
+    return full_digests([path], memory)[0]
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
@@ -208,7 +212,7 @@ def test_tars_are_byte_for_byte_those_of_the_standard_library(members: list[tupl
         return  # a name that the format cannot hold
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.tar"
-        assert write_tar(path, members) == len(expected)
+        assert write_tar(path, members) == sha256_bytes(expected)
         assert path.read_bytes() == expected
 
 
