@@ -90,10 +90,12 @@ def _sources(module: ModuleType) -> set[Path]:
     files: set[Path] = set()
     waiting = [module]
     while waiting:
-        path = Path(str(waiting.pop().__file__))
+        module = waiting.pop()
+        path = Path(str(module.__file__))
         if path not in files:
             files.add(path)
-            waiting += [other for name in _imported(path) if (other := _own_module(name)) is not None]
+            names = _names_in(path, path.stat().st_mtime_ns, module.__package__ or "")
+            waiting += [other for name in names if (other := _own_module(name)) is not None]
     return files
 
 
@@ -105,14 +107,9 @@ def _own_module(name: str) -> ModuleType | None:
     return None if _distribution(module) else module
 
 
-def _imported(path: Path) -> Sequence[str]:
-    """Names of modules that a file imports anywhere, as they stand in `sys.modules`; relative ones by its package."""
-    loaded = (m for m in list(sys.modules.values()) if getattr(m, "__file__", "") == str(path))
-    return _names_in(path, path.stat().st_mtime_ns, next((m.__package__ or "" for m in loaded), ""))
-
-
 @functools.lru_cache(maxsize=256)
 def _names_in(path: Path, _: int, package: str) -> Sequence[str]:
+    """Names of modules that a file imports anywhere, as they stand in `sys.modules`; relative ones by its package."""
     try:
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError):

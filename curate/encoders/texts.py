@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from driftline.curate.core.atomic_io import fingerprint, read_json, sha256_file
-from driftline.curate.core.errors import BadConfig, BadInput, MissingFile, not_loaded
+from driftline.curate.core.errors import BadConfig, BadInput, not_loaded
 from driftline.curate.core.files import content_digest, listing
 from driftline.curate.core.vectors import hashed_ngrams, unit
 from driftline.curate.encoders import Encoder, Vectors
@@ -80,11 +80,6 @@ class TableOfVectors(Encoder):
 
     def __init__(self, model: str, *_: Any) -> None:
         folder = Path(model)
-        for name in ("texts.json", "texts.npy"):
-            if not (folder / name).is_file():
-                raise MissingFile(
-                    f"There is no file {folder / name}.", "Expected texts.json and texts.npy.", "Set embed.model."
-                )
         texts = read_json(folder / "texts.json")
         vectors = np.asarray(open_array(folder / "texts.npy", "f", (None, None), "Compute the vectors again."))
         if not isinstance(texts, list) or len(texts) != len(vectors):

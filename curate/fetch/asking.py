@@ -2,8 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 
 from driftline.curate.core.errors import without_secrets
 from driftline.curate.fetch import img2dataset, native
@@ -11,7 +10,7 @@ from driftline.curate.fetch.job import Shard
 from driftline.curate.fetch.outcome import SLOW, TEMPORARY_REASONS, Download
 from driftline.curate.foreign.http import one_address
 
-SLOW_HOSTS = "slow_hosts.txt"  # what any worker saw to be slow
+SLOW_HOSTS = "slow_hosts.txt"  # what any worker saw to be slow; the last pass asks these, too
 Keep = Callable[[int, Download], None]
 
 
@@ -42,7 +41,8 @@ async def _download(urls: Mapping[int, str], shard: Shard, keep: Keep) -> None:
         img2dataset.download(rows, shard.settings, keep)
         return
     hosts = {row: native.host_of(address) for row, address in rows}
-    slow = _slow_hosts(shard)
+    seen = shard.out / SLOW_HOSTS
+    slow = set(seen.read_text("utf-8").split("\n")) if shard.patience < math.inf and seen.is_file() else set[str]()
     lasting: set[int] = set()
     asked_to_wait: set[str] = set()
 
@@ -56,20 +56,9 @@ async def _download(urls: Mapping[int, str], shard: Shard, keep: Keep) -> None:
     now = [(row, address) for row, address in rows if hosts[row] not in slow]
     new = await native.download(now, shard.settings, take, shard.patience)
     new |= asked_to_wait
-    _add_slow(shard.out, new)
+    for host in sorted(new):
+        with open(seen, "a", encoding="utf-8") as file:
+            file.write(f"\n{host}\n")
     for row, host in hosts.items():
         if host in slow | new and row not in lasting:
             keep(row, Download(None, SLOW))
-
-
-def _slow_hosts(shard: Shard) -> set[str]:
-    """The hosts that any worker saw to be slow; none in the last pass."""
-    path = shard.out / SLOW_HOSTS
-    return set(path.read_text("utf-8").split("\n")) if shard.patience < math.inf and path.is_file() else set()
-
-
-def _add_slow(folder: Path, hosts: Iterable[str]) -> None:
-    """Say to all workers that these hosts are slow."""
-    for host in sorted(hosts):
-        with open(folder / SLOW_HOSTS, "a", encoding="utf-8") as file:
-            file.write(f"\n{host}\n")

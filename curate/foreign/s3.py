@@ -192,7 +192,7 @@ def _call(uri: str, request: Callable[[], Any]) -> Any:
         code = code_of(error)
         if code in ("404", "NoSuchKey", "NoSuchBucket"):
             raise BadInput(f"There is no {uri}.", "Expected a file on S3.", "Check collection.path.") from None
-        if code in ("403", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch"):
+        if code in DENIED:
             raise BadInput(
                 f"Access to {uri} is denied ({code}).",
                 "Expected a public file, or credentials that may read it.",

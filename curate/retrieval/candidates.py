@@ -15,10 +15,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from driftline.curate.core.errors import Shortage
 from driftline.curate.core.seeding import rng_for
@@ -158,71 +156,64 @@ def _pick(
     reserve: the following rows, which later rounds may ask, must pass the same rules beside all kept ones; with
     `near_copy_cosine`, whose check takes long, RESERVE × `per_class` of them are checked, and others are not asked.
     """
-    checks = _AdditionalRules(concept, np.array(rows, np.int64), settings, lookup)
+    fate_of = _rules(concept, np.array(rows, np.int64), settings, lookup)
     fates: dict[int, str] = {}
     if settings.strata is not None and lookup.strata is not None and rows:
         strata = lookup.strata(np.array(rows, np.int64))
         share, remainder = divmod(settings.per_class, settings.strata)
         drawn = rng_for(lookup.seed, "strata", lookup.bucket, concept).permutation(settings.strata)[:remainder].tolist()
         for stratum in range(settings.strata):
-            _take(np.flatnonzero(strata == stratum).tolist(), rows, share + (stratum in drawn), checks, fates)
+            _take(np.flatnonzero(strata == stratum).tolist(), rows, share + (stratum in drawn), fate_of, fates)
     missing = settings.per_class - sum(fate == "kept" for fate in fates.values())
-    _take(range(len(rows)), rows, missing, checks, fates)
+    _take(range(len(rows)), rows, missing, fate_of, fates)
     if not (reserve and settings.has_rules):
         return fates
     further = dict(fates)
     wanted = len(rows) if settings.near_copy_cosine is None else RESERVE * settings.per_class
-    _take(range(len(rows)), rows, wanted, checks, further)
+    _take(range(len(rows)), rows, wanted, fate_of, further)
     asked = {row for row, fate in fates.items() if fate == "kept"}
     later = {row: "surplus" if fate == "kept" and row not in asked else fate for row, fate in further.items()}
     return dict.fromkeys(rows, "unchecked") | later
 
 
 def _take(
-    positions: Sequence[int], rows: Sequence[int], wanted: int, checks: _AdditionalRules, fates: dict[int, str]
+    positions: Sequence[int], rows: Sequence[int], wanted: int, fate_of: Callable[[int], str], fates: dict[int, str]
 ) -> None:
     """Add the fates of `positions` in `rows` until `wanted` more are kept."""
     for position in positions:
         if wanted <= 0:
             return
         if rows[position] not in fates:
-            fates[rows[position]] = checks.fate(position)
+            fates[rows[position]] = fate_of(position)
             wanted -= fates[rows[position]] == "kept"
 
 
-class _AdditionalRules:
-    """Applies the additional rules to the images of one concept, best first."""
+def _rules(concept: int, rows: Ints, settings: RetrieveSettings, lookup: Lookup) -> Callable[[int], str]:
+    """Position of an image of one concept, asked best first → its fate by the additional rules; a kept image counts for
+    the checks of the following ones."""
+    users = lookup.users(rows) if settings.per_user is not None and lookup.users else None
+    vectors = lookup.vectors(rows) if settings.near_copy_cosine is not None and lookup.vectors else None
+    margins = np.full(len(rows), np.inf)
+    if settings.margin is not None and lookup.scores and len(rows):
+        scores = lookup.scores(rows)
+        margins = scores[:, concept] - np.delete(scores, concept, 1).max(1, initial=-np.inf)
+    per_user: Counter[str] = Counter()
+    accepted: list[int] = []
 
-    def __init__(self, concept: int, rows: Ints, settings: RetrieveSettings, lookup: Lookup) -> None:
-        self.settings = settings
-        self.users = lookup.users(rows) if settings.per_user is not None and lookup.users else None
-        self.vectors = lookup.vectors(rows) if settings.near_copy_cosine is not None and lookup.vectors else None
-        self.margins: npt.NDArray[Any] | None = None
-        if settings.margin is not None and lookup.scores and len(rows):
-            scores = lookup.scores(rows)
-            if scores.shape[1] > 1:
-                self.margins = scores[:, concept] - np.delete(scores, concept, 1).max(1)
-        self.per_user: Counter[str] = Counter()
-        self.accepted: list[int] = []
-
-    def fate(self, position: int) -> str:
-        """The fate of one image; a kept image counts for the checks of the following ones."""
-        if self.margins is not None and self.margins[position] < (self.settings.margin or 0):
+    def fate(position: int) -> str:
+        user = users[position] if users is not None else None
+        if margins[position] < (settings.margin or 0):
             return "small_margin"
-        user = self.users[position] if self.users is not None else None
-        if user and self.per_user[user] >= (self.settings.per_user or 0):
+        if user and per_user[user] >= (settings.per_user or 0):
             return "user_cap"
-        if self.vectors is not None and self._is_near(position):
+        if vectors is not None and (vectors[accepted] @ vectors[position] >= settings.near_copy_cosine).any():
             return "near_copy"
         if user:
-            self.per_user[user] += 1
-        self.accepted.append(position)
+            per_user[user] += 1
+        accepted.append(position)
         return "kept"
 
-    def _is_near(self, position: int) -> bool:
-        assert self.vectors is not None
-        near = self.vectors[self.accepted] @ self.vectors[position]
-        return bool((near >= self.settings.near_copy_cosine).any())
+    return fate
 
 
 SHOWN = 12  # lines of a shortage

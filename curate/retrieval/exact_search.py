@@ -59,9 +59,18 @@ def search(
     bytes for the lists, which all threads share (`list_bytes`); longer ones lie in a temporary file in `folder`
     (default: the system's). Beside them each thread needs some 100 MB at most, for any number of vectors and concepts.
     It runs on this machine, whatever the executor's engine.
+
+    Raises BadConfig for a depth below 1, BadInput if vectors and queries have different widths.
     """
     groups = list(range(len(queries))) if groups is None else list(groups)
-    check_search(store, queries, depth)
+    if depth < 1:
+        raise BadConfig(f"The depth of a search is {depth}.", "Expected at least 1.")
+    if len(store) and store.width != queries.shape[1]:
+        raise BadInput(
+            f"The stored vectors are {store.width} wide and the text encoder's are {queries.shape[1]}.",
+            "Expected one model for images and texts.",
+            "Set embed.model and embed.weights to the model that made the vectors.",
+        )
     executor = executor or Executor()
     asked = list(dict.fromkeys(asked))
     depth = min(depth, max([1, *sizes(store.buckets, asked).tolist()]))
@@ -72,18 +81,6 @@ def search(
         pass
     state.lists.finish()
     return SearchResult(_ranked(state), state.read)
-
-
-def check_search(store: Store, queries: Vectors, depth: int) -> None:
-    """Raise BadConfig for a depth below 1, BadInput if vectors and queries have different widths."""
-    if depth < 1:
-        raise BadConfig(f"The depth of a search is {depth}.", "Expected at least 1.")
-    if len(store) and store.width != queries.shape[1]:
-        raise BadInput(
-            f"The stored vectors are {store.width} wide and the text encoder's are {queries.shape[1]}.",
-            "Expected one model for images and texts.",
-            "Set embed.model and embed.weights to the model that made the vectors.",
-        )
 
 
 def _ranked(state: State) -> dict[Side, dict[int, list[Ranked]]]:
@@ -105,16 +102,3 @@ def _ranked(state: State) -> dict[Side, dict[int, list[Ranked]]]:
             for b, bucket in enumerate(wanted.asked)
         }
     return ranked
-
-
-def cosines(store: Store, rows: Ints, queries: Vectors, block: int = 4096) -> Vectors:
-    """For each of some rows the highest cosine of the queries (n,), summed in float64 and rounded to float32.
-
-    Because they are rounded only once, equal vectors have equal scores on every machine; float32 sums would differ.
-    """
-    out = np.empty(len(rows), np.float32)
-    wide = queries.astype(np.float64)
-    for low in range(0, len(rows), block):
-        x = store.take(rows[low : low + block]).astype(np.float64)
-        out[low : low + block] = np.max([np.einsum("nd,d->n", x, query) for query in wide], axis=0)
-    return out

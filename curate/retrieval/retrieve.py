@@ -20,7 +20,7 @@ from driftline.curate.core.run_log import RunLog
 from driftline.curate.embedding.vector_store import Ints, Store
 from driftline.curate.encoders import Encoder, EncoderSpec, Vectors
 from driftline.curate.retrieval.candidates import Chosen, Lookup, check_enough, choose, query_vectors
-from driftline.curate.retrieval.exact_search import Ranked, cosines, search
+from driftline.curate.retrieval.exact_search import Ranked, search
 from driftline.curate.retrieval.scan import Side
 from driftline.curate.retrieval.settings import BACKGROUND, Concept, RetrieveSettings
 
@@ -178,10 +178,12 @@ def _lookups(
         times = dict(rows_of(table, "id", "uploaded"))
         limits = table.group_by("bucket").aggregate([("uploaded", "min"), ("uploaded", "max")])
         spans = {r["bucket"]: (r["uploaded_min"], r["uploaded_max"]) for r in limits.to_pylist()}
-    ends = [*groups[1:], len(texts)]
 
     def scores(rows: Ints) -> Vectors:
-        return np.stack([cosines(store, rows, texts[a:b]) for a, b in zip(groups, ends, strict=True)], axis=1)
+        """Sums in float64, rounded once: equal vectors have equal scores on every machine."""
+        x = store.take(rows).astype(np.float64)
+        each = np.stack([np.einsum("nd,d->n", x, query) for query in texts.astype(np.float64)])
+        return np.asarray(np.maximum.reduceat(each, groups, axis=0).T, np.float32)
 
     def lookup(bucket: Mapping[str, Any]) -> Lookup:
         def strata(rows: Ints) -> Ints:

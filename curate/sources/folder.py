@@ -40,7 +40,7 @@ class Folder(FileSource):
     - `sidecar`: PHOTO.json beside the photo (Google Takeout's photoTakenTime under all its names, or `date`) or
       PHOTO.xmp (DateTimeOriginal, else DateCreated, else DateTimeDigitized, else CreateDate);
     - `path`: a date in the name or its folders (2012-05-01, IMG_20120501_100000, 25.12.2005, milliseconds since 1970),
-      a month (1941-07_…, 1941/07/…), or a year (1905/…, 1905 harbour/…, Summer '98);
+      a month (1941-07_…, 1941/07/…), or a year (1905/…, 1905 harbour/…);
     - `file`: the time of the file, which changes when the file is copied.
 
     The column `extra` keeps where a date was found (`date_from`), its precision (`date_precision`: year, month, day,

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal, TypeVar
@@ -169,19 +169,15 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
+def one_thread() -> AbstractContextManager[int]:
     """Run torch on one thread, so that results do not depend on the number of cores."""
-    with _threads(1):
-        yield
+    return _threads(1)
 
 
-@contextmanager
-def idle_cores() -> Iterator[int]:
+def idle_cores() -> AbstractContextManager[int]:
     """Run torch on the cores that nothing else uses now: threads beyond them wait for each other, and a step takes many
     times as long. Yields their number. The last bits of results depend on it."""
-    with _threads(max(1, cores() - busy_cores())) as number:
-        yield number
+    return _threads(max(1, cores() - busy_cores()))
 
 
 @contextmanager

@@ -17,12 +17,6 @@ DAY_FIRST_YEAR = re.compile(
 DAY_LAST_YEAR = re.compile(rf"(?<![\d.])(\d{{1,2}})([-_. /])(\d{{1,2}})\2{YEAR}(?![\d.]\d)(?!\d)")
 MILLISECONDS = re.compile(r"(?<!\d)(1\d{12})(?!\d)[^/]*$")  # since 1970, as phones and messengers name files: 2001-2033
 MONTH = re.compile(rf"(?<!\d){YEAR}(?:[-_.](0[1-9]|1[0-2])(?![-_.]?\d)|/(0[1-9]|1[0-2])/)")
-SEASONS = (
-    "spring|summer|autumn|fall|frühling|frühjahr|sommer|herbst|printemps|été|ete|automne|primavera|verano|otoño|otono|"
-    "estate|autunno"
-)
-"""a winter has two years"""
-SEASON = re.compile(rf"(?<![^\W\d_])(?:{SEASONS})[ _-]*(?:['\u2018\u2019]?(\d\d)|{YEAR})(?!\d)", re.IGNORECASE)
 COUNTED = (
     r"(?:x *\d|photo|pic|image|img|file|scan|slide|negativ|bild|foto|pixel|step|mile|item|result|"
     r"(?:px|dpi|iso|m|km|mm|kb|mb)\b)"
@@ -30,7 +24,6 @@ COUNTED = (
 # A folder that is a year or begins with one; a number in the photo's own name, or of something, may be a counter.
 # 1920/1080 is a size.
 FOLDER = re.compile(rf"(?:^|/){YEAR}(?:[ _-]+(?!{COUNTED})[^\d/][^/]*)?(?=/)(?!/[1-9]\d{{2,3}}/)", re.IGNORECASE)
-THIS_CENTURY = 30  # years of two digits below it are of 20.., the others of 19..
 
 
 def from_path(path: Path, name: str) -> Date | None:
@@ -72,27 +65,18 @@ def _milliseconds(parts: Parts) -> Date:
     return Date(int(parts[0] or 0) // 1000, 0, "second")
 
 
-def _month(parts: Parts) -> Date:
-    return Date(since_1970(datetime(int(parts[0] or 0), int(parts[1] or parts[2] or 0), 1)), None, "month")
-
-
-def _season(parts: Parts) -> Date:
-    short = int(parts[0] or 0)
-    year = int(parts[1]) if parts[1] else short + (2000 if short < THIS_CENTURY else 1900)
-    return Date(since_1970(datetime(year, 1, 1)), None, "year")
-
-
-def _folder(parts: Parts) -> Date:
-    return Date(since_1970(datetime(int(parts[0] or 0), 1, 1)), None, "year")
+def _month_or_year(parts: Parts) -> Date:
+    year, *months = parts
+    month = next(filter(None, months), None)
+    return Date(since_1970(datetime(int(year or 0), int(month or 1), 1)), None, "month" if month else "year")
 
 
 KINDS: tuple[tuple[re.Pattern[str], Callable[[Parts], Date]], ...] = (
     (DAY_FIRST_YEAR, _first_year),
     (DAY_LAST_YEAR, _last_year),
     (MILLISECONDS, _milliseconds),
-    (MONTH, _month),
-    (SEASON, _season),
-    (FOLDER, _folder),
+    (MONTH, _month_or_year),
+    (FOLDER, _month_or_year),
 )
 DATES: Mapping[str, Callable[[Path, str], Date | None]] = {
     "exif": lambda path, name: exif(path).date,
