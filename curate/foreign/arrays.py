@@ -118,3 +118,8 @@ def number_of_classes(labels: Sequence[Array], source: Path) -> int:
     if top >= CLASSES:
         raise BadArray(f"{source} has the label {top}.", f"Expected less than {CLASSES:,}.", "Number classes from 0.")
     return top + 1
+
+
+def moments_of(column: Any) -> Any:
+    """Periods of pandas as their first moment; other columns as they are."""
+    return column.dt.to_timestamp() if str(getattr(column, "dtype", "")).startswith("period[") else column

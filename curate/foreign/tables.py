@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from driftline.curate.core.errors import BadInput, DriftlineError, MissingFile, reason
+from driftline.curate.foreign.arrays import moments_of
 from driftline.curate.foreign.limits import PART, RATIO, UNPACKED
 
 BATCH = 65_536  # rows that are decoded at a time
@@ -142,14 +143,8 @@ def check_offsets(columns: Sequence[pa.Array]) -> None:
         (column.view(bare[column.type]) if column.type in bare else column).validate(full=True)
 
 
-if TYPE_CHECKING:  # arrays need none
-    import pyarrow as pa
-
-
 def arrow_of(source: Any) -> pa.Table:
     """A data frame of pandas or another library, rows, or columns by name, in Arrow's form. Raises BadInput."""
-    import pyarrow as pa
-
     try:
         if isinstance(source, pa.Table):
             return source
@@ -164,8 +159,3 @@ def arrow_of(source: Any) -> pa.Table:
         expected = "Expected a file, a data frame, an Arrow table, rows, or columns by name."
         why = "; ".join(map(str, error.args))  # Arrow's has the value, then its column
         raise BadInput(f"{type(source).__name__} is no table ({why}).", expected) from None
-
-
-def moments_of(column: Any) -> Any:
-    """Periods of pandas as their first moment; other columns as they are."""
-    return column.dt.to_timestamp() if str(getattr(column, "dtype", "")).startswith("period[") else column

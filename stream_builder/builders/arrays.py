@@ -9,9 +9,8 @@ import numpy.typing as npt
 
 from driftline.curate.core.errors import BadArray, BadInput, reason
 from driftline.curate.core.times import count_of
-from driftline.curate.foreign.arrays import read_arrays
+from driftline.curate.foreign.arrays import moments_of, read_arrays
 from driftline.curate.foreign.limits import CLASSES
-from driftline.curate.foreign.tables import moments_of
 from driftline.stream_builder.rows import Rows, check_ids, labelled, periods_of, stepped
 from driftline.stream_builder.stream import SPLITS, Array, Split, Stream
 from driftline.stream_builder.ties import FACT, KEPT
