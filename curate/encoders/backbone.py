@@ -18,7 +18,6 @@ from driftline.curate.encoders.weights import offline_copy
 from driftline.curate.foreign.arrays import check_weights
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, as in the code of CLEAR and MoCo
-PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 
 
 def resolve_device(device: str) -> str:
@@ -57,8 +56,6 @@ class Network:
     """
 
     def __init__(self, forward: Callable[[Any], Any], transform: Any, device: str, precision: str):
-        if precision not in PRECISIONS:
-            raise BadConfig(f"embed.precision is {precision!r}.", f"Expected one of {', '.join(PRECISIONS)}.")
         if precision == "auto":
             precision = "float16" if device.startswith("cuda") else "float32"
         self.device, self.precision = device, precision

@@ -161,29 +161,20 @@ def gather(
     path = out / "images.json"
     if not path.is_file() or {k: read_json(path).get(k) for k in request} != request:
         path.unlink(missing_ok=True)
-        write_json(path, request | _decode(pool, room, out / "images.u8", tick, source))
+        used: list[Photo] = []
+        digest = hashlib.sha256()
+        with writing(out / "images.u8") as file:
+            for photo, pixels in pool.images(room, tick=tick):
+                used.append(photo)
+                digest.update(pixels.tobytes())
+                file.write(pixels.tobytes())
+        facts = {"n": len(used), "dropped": dict(sorted(pool.dropped.items())), "sha256": digest.hexdigest()}
+        write_json(path, request | facts | {"seen": asdict(seen_of(used, source, pool.tests))})
     stored = read_json(path)
     x: Any = np.zeros((0, room, room, 3), np.uint8)
     if stored["n"]:
         x = np.memmap(out / "images.u8", np.uint8, "r", shape=(stored["n"], room, room, 3))
     return ImageArray(x, stored["dropped"], stored["sha256"], Seen(**stored["seen"]), pool.tests)
-
-
-def _decode(pool: Pool, room: int, path: Path, tick: Callable[[int], None], source: Path) -> dict[str, Any]:
-    used: list[Photo] = []
-    digest = hashlib.sha256()
-    with writing(path) as file:
-        for photo, pixels in pool.images(room, tick=tick):
-            used.append(photo)
-            data = pixels.tobytes()
-            digest.update(data)
-            file.write(data)
-    return {
-        "n": len(used),
-        "dropped": dict(sorted(pool.dropped.items())),
-        "sha256": digest.hexdigest(),
-        "seen": asdict(seen_of(used, source, pool.tests)),
-    }
 
 
 def is_release(source: Path) -> bool:

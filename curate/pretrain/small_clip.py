@@ -3,7 +3,6 @@
 The result is a folder for open_clip (`open_clip_config.json` and float16 weights): set `embed.model` to it.
 """
 
-import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -146,7 +145,7 @@ def save(model: Any, config: dict[str, Any], out: Path) -> None:
         },
     }
     write_bytes(out / "open_clip_model.safetensors", to_bytes(state))
-    write_json(out / "open_clip_config.json", json.loads(json.dumps(document)))
+    write_json(out / "open_clip_config.json", document)
 
 
 FEWEST = 200  # different texts: of fewer, a model learns names of photos, and one concept takes every photo
