@@ -124,7 +124,7 @@ def judged(world: World, aged: Ages, truth: Truth, rng: np.random.Generator) -> 
     """Which intervals hold the truth."""
     holds: dict[str, list[bool]] = defaultdict(list)
     cells, use = aged.cells, aged.cells.usable
-    starts = [int(version.name[1:]) for version in aged.versions]
+    starts = [int(version[1:]) for version in aged.versions]
     level = np.array([truth.levels[start] for start in starts])
     expected = world.true(level[cells.version], np.array(starts)[cells.version], cells.lag)
     shown = expected + truth.of_month[cells.period]

@@ -86,8 +86,6 @@ class Result:
     """by name, in the order of the table's columns"""
     measures: Mapping[str, float | None] = field(default_factory=dict)
     """further numbers, in a table of their own"""
-    by_class: Sequence[float | None] | None = None
-    """accuracy of each class; None for a class without samples"""
     matrix: npt.NDArray[np.float64] | None = None
     """(T, T) accuracies; row: trained up to this step, column: tested on this step; NaN: not tested"""
     curve: Mapping[str, Sequence[float]] | None = None

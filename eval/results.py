@@ -139,7 +139,7 @@ class Results(dict[str, Any]):
     def plot(self, name: str = "") -> Chart:
         """A chart of the report's pages, for a notebook: the first, or the one of this title, as in
         "cost-against-accuracy". Raises IncompatibleStream without charts, UnknownName for another title."""
-        from driftline.eval.reporting.figures import chart
+        from driftline.eval.reporting.pages import chart
 
         return Chart(chart([self.whole()], name, [] if self.on is None else [self.on]))
 

@@ -87,7 +87,7 @@ def evaluate(
     on, name = part.stream, part.grid.name
     family = str(on.facts["family"]) if isinstance(stream, Mapping) else ""
     groups = None if family else groups_of(on)
-    scored = summary(runs, on.name, family or on.sha256, name, groups, len(on.classes))
+    scored = summary(runs, on.name, family or on.sha256, name, groups)
     results = Results({**scored, "classes": list(on.classes), "skipped": _skipped(planned[0], failed)})
     results.runs, results.on = runs, None if family else on
     return results

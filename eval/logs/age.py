@@ -11,11 +11,11 @@ from driftline.curate.core.errors import BadInput
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.foreign.cells import span
 from driftline.eval.logs.cells import LEAST, Cells, cells_of
+from driftline.eval.logs.columns import read_versions
 from driftline.eval.logs.forecast import Advice, Ahead, advice, forecast
 from driftline.eval.logs.periods import DAY, Periods, periods_of
 from driftline.eval.logs.reading import LATER, NONE, UNTIMED, Log, read_log
 from driftline.eval.logs.trend import Curve, Line, Split, Stale, by_age, half_life, line, split, staleness
-from driftline.eval.logs.versions import Version, read_versions
 from driftline.eval.scoring.bands import Band
 from driftline.eval.scoring.decay import HalfLife
 
@@ -43,8 +43,10 @@ class Aged:
     """What a log says about ageing."""
 
     periods: Periods
-    versions: tuple[Version, ...]
+    versions: tuple[str, ...]
     """of the log, in the order of `Cells.version`"""
+    stated: Mapping[str, int | None]
+    """version → last second of its training data, UTC; None, or none: not known"""
     trained: tuple[int, ...]
     """number of the period in which each one's training data ends; below 0: before the log"""
     cells: Cells
@@ -108,7 +110,7 @@ def aged(
     cut = periods_of(log.time, _unit(log) if period == "auto" else period)
     dates = {}  # of training, else of the first prediction
     for v in np.flatnonzero(np.bincount(log.version)).tolist():
-        date = stated.get(log.versions[v], Version("")).trained_to
+        date = stated.get(log.versions[v])
         dates[v] = int(log.time[log.version == v].min()) if date is None else date
     order = sorted(dates, key=lambda v: (dates[v], log.versions[v]))  # others have no row that counts
     place = np.zeros(len(log.versions), np.int32)
@@ -134,7 +136,7 @@ def aged(
     curve, ahead, stale = by_age(cells, fit), forecast(cells, fit, len(cut)), staleness(cells, trained.tolist())
     fades = stale is not None and stale.shown
     return Aged(
-        cut, tuple(stated.get(name, Version(name)) for name in log.versions), tuple(trained.tolist()), cells, fit,
+        cut, tuple(log.versions), stated, tuple(trained.tolist()), cells, fit,
         slopes[0], slopes[1], curve, stale, half_life(cells, curve, fit, rng_for(seed, "age")) if fades else None,
         *split(cells), ahead, advice(cells, fit, trained.tolist(), ahead, stale, costs, cut.unit), _counts(log, cells),
         tuple(notes_of(log, stated, cells, cut)), log,
@@ -181,7 +183,7 @@ def _counts(log: Log, cells: Cells) -> dict[str, int]:
     return {**first, "duplicates": log.counts["duplicates"], **more}
 
 
-def notes_of(log: Log, stated: Mapping[str, Version], cells: Cells, periods: Periods) -> list[str]:
+def notes_of(log: Log, stated: Mapping[str, int | None], cells: Cells, periods: Periods) -> list[str]:
     """The sentences, what changes the meaning of numbers first."""
     notes = [*log.notes, CHOSEN[cells.labels]] if cells.labels else [*log.notes]
     waiting = len(np.unique(cells.period[cells.pending]))
@@ -193,7 +195,7 @@ def notes_of(log: Log, stated: Mapping[str, Version], cells: Cells, periods: Per
         notes.append(f"Labels of the last {_periods(waiting, periods)} still to come: not compared with others.")
     if one_season(periods):
         notes.append("The log spans less than two years: a season cannot be excluded.")
-    if since := [name for name in log.versions if stated.get(name, Version(name)).trained_to is None]:
+    if since := [name for name in log.versions if stated.get(name) is None]:
         names = ", ".join(since)
         notes.append(f"No date of training is known of {names}: age counts from the first prediction.")
     if unused := sorted(set(stated) - set(log.versions)):

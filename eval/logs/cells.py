@@ -1,24 +1,162 @@
-"""Cells of a log: the accuracy of each version in each period, where enough labels have come."""
+"""Cells of a log: the accuracy of each version in each period, where enough labels have come; how late labels come, by
+what they were chosen, and of which mix of classes and groups."""
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.errors import BadInput
-from driftline.eval.logs.labels import Chosen, at_constant_mix, chosen_by_score, pending_of
 from driftline.eval.logs.periods import Periods
-from driftline.eval.logs.reading import NONE, Log
+from driftline.eval.logs.reading import LATER, NONE, UNTIMED, Log
 from driftline.eval.scoring.bands import Floats, Z, share, student
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+Chosen = Literal["", "weighted", "only"]
+Late = Literal["", "wrong", "right"]
+COMPLETE = 0.95  # of the labels that a period will have, from which on it is compared
+ALL = 0.99  # the same of the answers whose labels come late
+UNLIKE = 0.5  # of the usual share of labels: a last period with less is pending where labels have no times
+DELAYS = 2048  # bins
+DIFFERENT = 3.29  # of a normal distribution: p < .001
+SCORES = 10  # bins
+FEW = 3  # labels of a bin of scores that can be weighted
+LACKING = 0.02  # share of a cell's rows in bins with fewer, that changes little
+CHUNK = 1 << 20  # predictions that are looked at at once
+ROUNDS = 200  # of the fit of classes and groups
+CLEARLY = 2  # times what chance moves a mix
 LEAST = 10  # labels of a cell with a number
-CHUNK = 1 << 20  # predictions whose periods are found at once
 DENSE = 1 << 25  # numbers of a table of cells and groups
 MOST = 2_000  # cells: their covariances are a square table
+
+
+def pending_of(log: Log, number: npt.NDArray[np.int32], periods: int, now: int) -> tuple[Bools, Late]:
+    """number (N,): the period of each prediction. now: seconds UTC → (P,) whether a good part of the labels of a
+    period is still to come, by how late the labels of earlier predictions were (Kaplan–Meier), or those of the answers
+    whose labels come later; without times of labels, whether the last periods have far fewer labels."""
+    rows = np.maximum(np.bincount(number, minlength=periods), 1)
+    timed = (log.label_time != UNTIMED) & (log.label_time != LATER)
+    if not timed.any():
+        labels = np.bincount(number[log.label != NONE], minlength=periods)
+        shares = labels / rows
+        usual = float(np.median(shares[labels > 0])) if labels.any() else 0.0
+        complete = np.flatnonzero(shares >= UNLIKE * usual)
+        return np.arange(periods) > (int(complete[-1]) if len(complete) else -1), ""
+    scale = DELAYS / max(1, now - int(log.time.min()) + 1)
+    age = np.clip(((now - log.time) * scale).astype(np.int32), 0, DELAYS - 1)
+    delay = np.clip(((log.label_time[timed] - log.time[timed]) * scale).astype(np.int32), 0, DELAYS - 1)
+    events = np.bincount(delay, minlength=DELAYS)
+    open_ = np.bincount(age[log.label_time == LATER], minlength=DELAYS)
+    at_risk = np.cumsum((events + open_)[::-1])[::-1]
+    left = np.cumprod(1 - events / np.maximum(at_risk, 1))
+    come, enough = (1 - left) / max(1 - left[-1], 1e-12), COMPLETE
+    late, of_late = _late(delay, age[timed], (log.label == log.prediction)[timed])
+    if late:
+        come, enough = of_late, ALL
+    return np.asarray(np.bincount(number, come[age], periods) / rows < enough), late
+
+
+def _late(delay: Any, age: Any, right: Bools) -> tuple[Late, Floats]:
+    """Delays, ages and answers of labels (N,) → whose come later by a log-rank test [Mantel 1966], and the share of
+    these that has come at each age. Of predictions that are older than all delays, else of the older half."""
+    old = age >= delay.max()
+    if old.sum() < old.size / 4:
+        old = age >= np.median(age)
+    counts = [np.bincount(delay[old & of], minlength=DELAYS) for of in (~right, right)]
+    at_risk = [np.cumsum(of[::-1])[::-1] for of in counts]
+    both, events = at_risk[0] + at_risk[1], counts[0] + counts[1]
+    part = share(at_risk[0], both)
+    excess = np.nansum(events * part) - counts[0].sum()
+    spread = np.nansum(events * part * (1 - part) * (both - events) / np.maximum(both - 1, 1))
+    if not spread > 0 or abs(excess) < DIFFERENT * spread**0.5:
+        return "", np.zeros(0)
+    later = counts[0] if excess > 0 else counts[1]
+    return ("wrong" if excess > 0 else "right"), np.cumsum(later) / later.sum()
+
+
+def chosen_by_score(
+    log: Log, of: npt.NDArray[np.int32], labelled: Bools, hit: Bools, use: Bools
+) -> tuple[Chosen, Floats, Floats]:
+    """of (N,): the cell of each prediction. use (K,): cells that count → whether labelled rows have other scores than
+    all rows (chi-squared in ten bins of each cell); (K,) accuracies weighted by score, NaN: not; (K,) design effects.
+
+    "only": a cell has rows in bins without labels, which no weight can stand for.
+    """
+    size, none, even = len(use), np.full(len(use), np.nan), np.ones(len(use))
+    if log.score is None or not use.any() or labelled.all():
+        return "", none, even
+    edges = np.unique(np.nanquantile(log.score[:: max(1, len(log) // CHUNK)], np.arange(1, SCORES) / SCORES))
+    sums = np.zeros((3, size * SCORES), np.int64)  # rows, labels, right answers
+    for start in range(0, len(log), CHUNK):
+        part = slice(start, start + CHUNK)
+        score = log.score[part]
+        key = of[part] * SCORES + np.searchsorted(edges, score, "right")
+        for total, chosen in zip(sums, (True, labelled[part], hit[part]), strict=True):
+            total += np.bincount(key[np.isfinite(score) & chosen], minlength=size * SCORES)
+    rows, n, right = sums.reshape(3, size, SCORES)
+    expected = rows * share(n.sum(1), rows.sum(1))[:, None]
+    known = use & (n.sum(1) > 0) & (n.sum(1) < rows.sum(1))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        terms = (n - expected) ** 2 / (expected * (1 - expected / rows))
+    squares, free = float(np.nansum(terms[known])), int(((rows > 0).sum(1) - 1)[known].sum())
+    # Wilson and Hilferty: the cube root of a mean square is about normal
+    if not free or (squares / free) ** (1 / 3) < 1 - 2 / (9 * free) + DIFFERENT * (2 / (9 * free)) ** 0.5:
+        return "", none, even
+    weight, there = rows / np.maximum(rows.sum(1, keepdims=True), 1), n >= FEW
+    if (weight * ~there).sum(1)[use].max() > LACKING:
+        return "only", none, even
+    weight = np.where(there, weight, 0) / np.maximum(np.where(there, weight, 0).sum(1, keepdims=True), 1e-9)
+    each, safe = right / np.maximum(n, 1), (right + 1) / (n + 2)
+    accuracy = (weight * each).sum(1)
+    of_labels = (weight**2 * safe * (1 - safe) / np.maximum(n, 1)).sum(1)
+    plain = np.maximum(accuracy * (1 - accuracy), 1e-4) / np.maximum(n.sum(1), 1)
+    return "weighted", np.where(use, accuracy, np.nan), np.where(use, np.maximum(of_labels / plain, 1), 1.0)
+
+
+def at_constant_mix(log: Log, of: npt.NDArray[np.int32], period: Ints, use: Bools) -> tuple[Floats, float]:
+    """of (N,): the cell of each prediction. period, use (K,) → (K,) accuracy that cells would have with the classes and
+    groups of all labels, by a fit of cell + class + group to the labels; and the share of labels by which these differ
+    between the first period and the last, of classes or of groups, whichever differ more; 0: not beyond chance."""
+    rows = np.flatnonzero((log.label != NONE) & use[of])
+    if not len(rows):
+        return np.full(len(use), np.nan), 0.0
+    at, hit = of[rows], (log.label == log.prediction)[rows]
+    factors = [log.label[rows]] + ([] if log.group is None else [log.group[rows] - NONE])
+    sizes = [int(one.max(initial=0)) + 1 for one in factors]
+    key = at.astype(np.int64)
+    for one, width in zip(factors, sizes, strict=True):
+        key = key * width + one
+    _, first, kind = np.unique(key, return_index=True, return_inverse=True)
+    n = np.bincount(kind).astype(np.float64)
+    rest, at = np.bincount(kind, hit) / n, at[first]
+    factors, K = [one[first] for one in factors], len(use)
+    effects, cell = [np.zeros(width) for width in sizes], np.zeros(K)
+    for _ in range(ROUNDS):
+        change = _mean(at, n, rest, K)
+        cell, rest = cell + change, rest - change[at]
+        for effect, one in zip(effects, factors, strict=True):
+            more = _mean(one, n, rest, len(effect))
+            effect += more
+            rest = rest - more[one]
+        if np.abs(change).max(initial=0) < 1e-7:
+            break
+    level = sum(float(effect @ np.bincount(one, n, len(effect))) for effect, one in zip(effects, factors, strict=True))
+    moved = 0.0
+    for one, width in zip(factors, sizes, strict=True):
+        ends = [period[at] == end for end in (period[at].min(), period[at].max())]
+        counts = [np.bincount(one[end], n[end], width) for end in ends]
+        a, b = (of / of.sum() for of in counts)
+        by_chance = np.sqrt((a + b) / np.pi * sum(1 / of.sum() for of in counts)).sum() / 2
+        apart = float(np.abs(a - b).sum()) / 2
+        moved = max(moved, apart if apart > CLEARLY * by_chance else 0.0)
+    return cell + level / max(n.sum(), 1), moved
+
+
+def _mean(of: Any, n: Floats, values: Floats, size: int) -> Floats:
+    return np.asarray(np.bincount(of, n * values, size) / np.maximum(np.bincount(of, n, size), 1e-9))
 
 
 @dataclass(frozen=True)

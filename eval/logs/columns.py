@@ -1,4 +1,5 @@
-"""The columns of a log in any kind of table, as Arrow; cells of text files are as they are written."""
+"""The columns of a log in any kind of table, as Arrow; cells of text files are as they are written. And the table of
+versions: up to which date each was trained."""
 
 from __future__ import annotations
 
@@ -9,13 +10,15 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from driftline.curate.core.errors import BadInput, MissingFile, did_you_mean, reason
+from driftline.curate.foreign import cells
 from driftline.curate.foreign.delimited import rows_of_lines
 from driftline.curate.foreign.documents import check_encoding
 
-if TYPE_CHECKING:  # half a second each
+if TYPE_CHECKING:  # half a second
     import duckdb
-    import pyarrow as pa
 
 ROLES = ("time", "id", "version", "prediction", "score", "label", "label_time", "group")
 NAMED = (*ROLES, "path")
@@ -30,6 +33,7 @@ JSON = r"""SELECT CASE WHEN json_array_length(COLUMNS(*)) = 1 THEN COLUMNS(*) ->
     WHEN json_type(COLUMNS(*)) IN ('ARRAY', 'OBJECT') THEN error('a cell holds a list of several, or a record')
     ELSE COLUMNS(*) ->> '$' END AS "\0" FROM read_json(?, format = 'newline_delimited', maximum_depth = 1)"""
 READERS = {".parquet": PARQUET, ".pq": PARQUET, ".csv": CSV, ".tsv": CSV, ".jsonl": JSON, ".ndjson": JSON}
+COLUMNS = ("version", "trained_to")
 
 
 @contextmanager
@@ -98,8 +102,6 @@ def _separator(path: Path, header: str) -> str:
 
 
 def _line_by_line(path: Path) -> tuple[pa.Table, list[int]]:
-    import pyarrow as pa
-
     faults: list[int] = []
     with path.open(encoding="utf-8-sig", newline="") as file:
         first = file.readline()
@@ -136,3 +138,35 @@ def named(
 def quoted(column: str) -> str:
     """A name as SQL has it."""
     return '"' + column.replace('"', '""') + '"'
+
+
+def read_versions(source: Any) -> dict[str, int | None]:
+    """name → last second (UTC) of its training data, from which age counts; None: not stated. Of a file (CSV, Parquet,
+    JSON lines), a data frame, rows, or names with their dates.
+
+    Raises MissingFile, and BadInput naming the version and the field.
+    """
+    if isinstance(source, Mapping) and not {"version"} & {str(key) for key in source}:
+        source = [{"version": str(name), "trained_to": date} for name, date in source.items()]
+    what = str(source) if isinstance(source, str | Path) else "versions"
+    with opened(source, what) as (_, relation, _):
+        names, table = relation.columns, relation.to_arrow_table()
+    if "version" not in names:
+        raise BadInput(f"{what} has no column 'version'.", f"It has {', '.join(names)}.")
+    for name in names:
+        if name not in COLUMNS and (close := did_you_mean(name, COLUMNS)):
+            raise BadInput(f"{what} has a column {name!r}.", f"Expected {', '.join(COLUMNS)}.", close)
+    versions: dict[str, int | None] = {}
+    columns = {name: cells.text(table[name], f"{what}: {name}") for name in names if name in COLUMNS}
+    for row in pa.table(columns).to_pylist():
+        name, date = row["version"], row.get("trained_to")
+        if name is None:
+            raise BadInput(f"{what}: a row has no version.", "Expected its name in each row.")
+        if name in versions:
+            raise BadInput(f"{what} has the version {name!r} twice.", "Expected one row a version.")
+        try:
+            versions[name] = None if date is None else cells.span(date)[1]
+        except (ValueError, OverflowError):
+            problem = f"{what}: trained_to of version {name!r} is {date!r}."
+            raise BadInput(problem, "Expected a date, a month (2026-01), or nothing.") from None
+    return versions

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from driftline.eval.plotting import frames
-from driftline.eval.plotting.frames import Band, Named, cut, drawn, frame_of, grid, number, round_numbers, ticks, whole
-from driftline.eval.plotting.svg import COLOURS, GREY, corners, dashed, tag, text
+from driftline.eval.plotting.frames import Band, Named, cut, drawn, frame_of, grid, number, round_numbers, tag, text
 
 ACCURACY = "accuracy"
 MARGIN = 0.06  # share of a range, around it
@@ -73,7 +72,8 @@ def lines(
     0 … 1 and shown in per cent; else as it is. dates: x → what the axis and the data show in its place. like: name →
     the name whose colour its dashed line has."""
     bands, levels, dates, order = bands or {}, levels or {}, dates or {}, list(series)
-    looks = [order.index(like[name]) + len(COLOURS) if like and name in like else i for i, name in enumerate(order)]
+    last = len(frames.COLOURS)
+    looks = [order.index(like[name]) + last if like and name in like else i for i, name in enumerate(order)]
     of, what, show = (_percent, "per cent", _tenths) if share else (short, y_name or "value", number)
     shown = {name: f"{cut(name)}  {show(y[-1]) if len(y) else ''}".rstrip() for name, (_, y) in series.items()}
     xs = sorted({v for x, _ in series.values() for v in x}) or [0.0]
@@ -88,7 +88,7 @@ def lines(
     parts = frames.percents(frame) if share else grid(frame, np.linspace(*frame.y, 6).tolist(), number)
     whole_numbers = log or all(float(x).is_integer() for x in xs)
     values = sorted(dates) if dates else xs if whole_numbers else round_numbers(*frame.x)
-    parts += ticks(frame, [x for x in values if xs[0] <= x <= xs[-1]], x_name, dates)
+    parts += frames.ticks(frame, [x for x in values if xs[0] <= x <= xs[-1]], x_name, dates)
     parts += frames.references(frame, levels, marks or {})
     parts += [text(frame.left, frame.top - 10, above)] if above else []
     row, names = 0, list[Named]()
@@ -103,7 +103,7 @@ def lines(
         intervals: Sequence[Sequence[float | None]] = bands.get(name, ([None] * len(along),) * 2)
         for x, y, *interval in zip(along, ys, *intervals, strict=True):
             rows.append([name, dates.get(x, short(x)), of(y), *map(of, interval if bands else ())])
-    return Picture(whole(parts, names, label, frame), columns, rows)
+    return Picture(frames.whole(parts, names, label, frame), columns, rows)
 
 
 def _ends_of_y(
@@ -139,7 +139,7 @@ def slopes(
         row += len(values)
     rows = [[n, x, _percent(y)] for n, values in series.items() for x, y in zip(columns, values, strict=False)]
     label = f"Accuracy in per cent, {', '.join(columns)}: {summary}"
-    return Picture(whole(parts, names, label, frame), ["series", "score", "per cent"], rows)
+    return Picture(frames.whole(parts, names, label, frame), ["series", "score", "per cent"], rows)
 
 
 def scatter(
@@ -159,17 +159,17 @@ def scatter(
     parts += grid(frame, round_numbers(*frame.y), lambda share: f"{100 * share:.3g}")
     along = round_numbers(*ends) if size else [10.0**k for k in range(round(log10(ends[0])), round(log10(ends[1])) + 1)]
     parts += (
-        ticks(frame, along, f"{x_name}, %", {x: f"{100 * x:.3g}" for x in along})
+        frames.ticks(frame, along, f"{x_name}, %", {x: f"{100 * x:.3g}" for x in along})
         if size
-        else ticks(frame, along, x_name)
+        else frames.ticks(frame, along, x_name)
     )
-    path = corners([frame.at(*places[name][:2]) for name in sorted(front, key=lambda n: places[n][0])])
-    parts.append(tag("polyline", points=path, fill="none", stroke=COLOURS[0], stroke_width=1.5))
+    path = frames.corners([frame.at(*places[name][:2]) for name in sorted(front, key=lambda n: places[n][0])])
+    parts.append(tag("polyline", points=path, fill="none", stroke=frames.COLOURS[0], stroke_width=1.5))
     spots = [frame.at(x, y) for x, y in zip(xs, ys, strict=True)]
     alike = [next(j for j, b in enumerate(spots) if abs(a[0] - b[0]) + abs(a[1] - b[1]) < 8) for a in spots]
     for i in sorted(range(len(spots)), key=lambda k: -radius[k]):  # the small ones above
         name, (x, y) = list(places)[i], spots[i]
-        colour = COLOURS[0] if name in front else GREY
+        colour = frames.COLOURS[0] if name in front else frames.GREY
         look = {"fill": colour, "fill_opacity": 0.25, "stroke": colour, "stroke_width": 1.5}
         parts.append(tag("g", tag("circle", cx=x, cy=y, r=radius[i], data_row=i, **look), data_n=name))
     firsts = sorted(set(alike))
@@ -183,7 +183,7 @@ def scatter(
     columns = ["learner", x_name, y_name, *([size] if size else []), "no other is better"]
     rows = [[n, _percent(x) if size else short(x), _percent(y), *more, "yes" if n in front else "no"]
             for n, (x, y, *more) in places.items()]  # fmt: skip
-    return Picture(whole(parts, names, label, frame), columns, rows)
+    return Picture(frames.whole(parts, names, label, frame), columns, rows)
 
 
 def _labels_of(dots: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -209,13 +209,13 @@ def paths(series: Series, x_name: str, y_name: str, about: str) -> Picture:
     parts = [text(frame.left, 14, about, size=12), text(frame.left, 32, y_name)]
     parts += grid(frame, round_numbers(*frame.y), lambda value: f"{value:.3g}")
     along = round_numbers(*frame.x)
-    parts += ticks(frame, along, x_name, {x: f"{x:.3g}" for x in along})
+    parts += frames.ticks(frame, along, x_name, {x: f"{x:.3g}" for x in along})
     (x0, y0) = frame.at(0.0, 0.0)
-    parts += [dashed(x0, frame.top, x0, foot)] if frame.x[0] < 0 < frame.x[1] else []
-    parts += [dashed(frame.left, y0, right, y0)] if frame.y[0] < 0 < frame.y[1] else []
+    parts += [frames.dashed(x0, frame.top, x0, foot)] if frame.x[0] < 0 < frame.x[1] else []
+    parts += [frames.dashed(frame.left, y0, right, y0)] if frame.y[0] < 0 < frame.y[1] else []
     row, names = 0, list[Named]()
     for i, (name, (xs, ys)) in enumerate(series.items()):
-        colour = COLOURS[i % len(COLOURS)]
+        colour = frames.COLOURS[i % len(frames.COLOURS)]
         looks = ((0, {"fill": "#ffffff", "stroke": colour}), (-1, {"fill": colour}))
         dots = [tag("circle", cx=x, cy=y, r=4, **look) for k, look in looks for x, y in [frame.at(xs[k], ys[k])]]
         parts.append(tag("g", drawn(name, i, frame, xs, ys, row), *dots, data_n=name))
@@ -223,7 +223,7 @@ def paths(series: Series, x_name: str, y_name: str, about: str) -> Picture:
         names.append((frame.at(xs[-1], ys[-1])[1], name, i, cut(name)))
     rows = [[name, short(x), short(y)] for name, (xs, ys) in series.items() for x, y in zip(xs, ys, strict=True)]
     label = f"{about}. Across: {x_name}; up: {y_name}. {summary}"
-    return Picture(whole(parts, names, label, frame), ["series", x_name, y_name], rows)
+    return Picture(frames.whole(parts, names, label, frame), ["series", x_name, y_name], rows)
 
 
 def _range(values: Sequence[float]) -> tuple[float, float]:

@@ -6,8 +6,7 @@ from pathlib import Path
 from driftline.curate.core.atomic_io import write_bytes
 from driftline.curate.core.errors import BadConfig
 from driftline.eval.plotting.charts import Picture
-from driftline.eval.plotting.frames import LETTER, WIDTH
-from driftline.eval.plotting.svg import tag, text
+from driftline.eval.plotting.frames import LETTER, WIDTH, tag, text
 
 KINDS = (".svg", ".pdf", ".png")
 OF_NETWORKS = ("interpolation", "projection", "svcca", "adjacent")  # drawn by `finetuning.draw`, not from rows alone

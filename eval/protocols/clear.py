@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import zip_longest
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -22,7 +21,7 @@ from driftline.eval.learner import Learner, Task
 from driftline.eval.learners.online import chosen_rate
 from driftline.eval.outcomes import evaluate_split
 from driftline.eval.protocol import Protocol, Result, Roles, Score, bare, mean_of_tests, rehearsal, require, require_two
-from driftline.eval.rows import PER_CLASS, Row
+from driftline.eval.rows import Row
 from driftline.eval.visits import newest
 from driftline.stream_builder.step import Split, Step
 from driftline.stream_builder.stream import Stream
@@ -71,19 +70,6 @@ def start(rows: Sequence[Row], steps: int) -> npt.NDArray[np.float64]:
         if row.learned_to < 0:
             cells[int(row.tested_on)] = row.n_correct / row.n
     return cells
-
-
-def by_class(rows: Sequence[Row], steps: int) -> list[float | None] | None:
-    """Accuracy of each class over all steps that were tested after the last step learned; None without counts."""
-    last = max([row.learned_to for row in rows], default=-1)
-    final = [row for row in rows if row.learned_to == last and row.class_n]
-    if not final:
-        return None
-    counts, hits = (
-        [sum(of_class) for of_class in zip_longest(*(getattr(row, name) for row in final), fillvalue=0)]
-        for name in PER_CLASS
-    )
-    return [h / n if n else None for h, n in zip_longest(hits, counts, fillvalue=0)]
 
 
 # A report asks for the same triangles thousands of times.
@@ -272,7 +258,7 @@ class Iid(Clear):
         r, b = matrix(rows, steps), start(rows, steps)
         scores = {kind.name: float(function(r)) for kind, function in IID.items()}
         measures = {kind.name: float(function(r, b)) for kind, function in MEASURES.items()}
-        return Result(scores, measures, by_class(rows, steps), r)
+        return Result(scores, measures, r)
 
 
 @dataclass(frozen=True)
@@ -303,7 +289,7 @@ class Streaming(Clear):
         """next_domain and forward; cells with j ≤ i do not exist."""
         r = matrix(rows, steps)
         scores = {kind.name: float(function(r)) for kind, function in STREAMING.items()}
-        return Result(scores, by_class=by_class(rows, steps), matrix=r)
+        return Result(scores, matrix=r)
 
 
 class EqualIid(Iid):

@@ -21,7 +21,7 @@ from driftline.eval.scoring.bands import Band
 from driftline.eval.scoring.net import WITHOUT_CONTROL, Net, holm_named
 from driftline.eval.scoring.ranking import bound, rival
 
-from .first_by_rank import Part, Result, below_all, competitors, labelled, name_of, range_of, ranked
+from .compared import Part, Result, below_all, competitors, labelled, name_of, range_of, ranked
 from .text import counted, ends, half_life_text, listed, one_of, points, seconds_text, span
 
 LEAST = 30  # test samples: with fewer, an interval is 36 points wide or more

@@ -1,20 +1,27 @@
-"""Learners against each other, for a report: groups that do not differ, and who is ahead when old."""
+"""Learners against each other, for a report: groups that do not differ, who is ahead when old, and who is first by the
+primary score, above answers that see no sample."""
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
-from driftline.eval.protocol import Document, stored_protocol
+from driftline.eval.protocol import MAJORITY, Document, Score, primary_of, stored_protocol
 from driftline.eval.reporting.ageing import retrained
+from driftline.eval.reporting.markup import render
+from driftline.eval.reporting.text import counted, listed, value_text, within
 from driftline.eval.rows import Row, Run, groups, new_models
+from driftline.eval.scoring import ranking
 from driftline.eval.scoring.ageing import Ageing
 from driftline.eval.scoring.bands import Array, Band
 from driftline.eval.scoring.comparing import adjusted, compare, ties_of
-from driftline.eval.scoring.ranking import comparable, rival
+from driftline.eval.scoring.ranking import comparable, mean_of, rival
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
+Part = Mapping[str, Any]
+Result = Mapping[str, Any]
 
 
 def facts_of(runs: Sequence[Run], document: Document, clusters: Array | None) -> list[dict[str, Any]]:
@@ -92,3 +99,107 @@ def letters(document: Document) -> dict[int, str]:
 def scores_of_members(group: Mapping[str, Any] | None) -> dict[int, Band]:
     """Position of a result → its primary score with the interval over seeds and test samples."""
     return {} if group is None else {i: group["score"][k] for k, i in enumerate(group["members"])}
+
+
+def competitors(results: Sequence[Result]) -> list[Result]:
+    """Rivals that see samples; if there are none, rivals."""
+    rivals = [r for r in results if rival(r)]
+    return [r for r in rivals if r.get("standing") != "blind"] or rivals
+
+
+def name_of(result: Result) -> Markup:
+    """Its label in bold."""
+    return render("strong", result["label"])
+
+
+def labelled(part: Part) -> dict[int, Result]:
+    """By position in the document."""
+    return {r["place"]: r for r in part["results"]}
+
+
+def range_of(values: Sequence[float], digits: int) -> str:
+    """The least and the most of shares, in points; one number if they are equal in print.
+
+    >>> range_of([-0.0004, 0.021], 1)
+    '0.0 to 2.1'
+    """
+    ends = (round(100 * end, digits) + 0.0 for end in (min(values), max(values)))  # no negative zero
+    low, high = (f"{end:.{digits}f}".replace("-", "−") for end in ends)
+    return low if low == high else f"{low} to {high}"
+
+
+def floors(part: Part) -> dict[str, float]:
+    """What answers that see no sample reach by the primary score: references, and learners that are blind."""
+    score = part["primary"] or primary_of(part)
+    blind = {r["label"]: mean_of(score, r) for r in part["results"] if r.get("standing") == "blind"}
+    known = {f"the {name}" if name == MAJORITY else name: v for name, v in ranking.references(part["results"]).items()}
+    return known | {name: mean for name, mean in blind.items() if mean is not None}
+
+
+def ranked(part: Part) -> tuple[str, Markup]:
+    """Headline and key sentence by the primary score."""
+    score: Score = part["primary"] or primary_of(part)
+    results = competitors(part["results"])
+    if not results or not (best := ranking.best(score, results)):
+        return f"No learner can be ranked by {score.label}", Markup("None reached it with all of the most seeds.")
+    group = part.get("tested")
+    bands, by_place = scores_of_members(group), labelled(part)
+    tie = [by_place[i] for i in group["ties"][0]] if group and group["ties"] else []
+    first = [r for r in tie if any(r is other for other in results)] or best
+    value = _value(score, best[0], bands)
+    top = _floor(part)
+    constant = Markup(" {} reaches {}.").format(_upper(top[0]), _shown(score, top[1])) if top else Markup()
+    who = listed([name_of(r) for r in first])
+    if len(results) == 1:
+        return f"One learner, {score.label}", Markup("{}: {}.{}").format(who, value, constant)
+    if not tie or not any(r is best[0] for r in tie):
+        text = Markup("{} is first by {}, {}; differences were not tested.{}")
+        return f"The first of {len(results)} learners is not proven", text.format(who, score.label, value, constant)
+    if len(first) == 1:
+        text = Markup("{} has the best {} of {} learners, {}, beyond chance.{}")
+        return f"One learner is ahead by {score.label}", text.format(who, score.label, len(results), value, constant)
+    means = [mean for r in first if (mean := mean_of(score, r)) is not None]
+    shown = f"{value_text(score, min(means))} to {_shown(score, max(means))}"
+    text = Markup("{} are not told apart by {}: {}.{}")
+    return f"{len(first)} of {len(results)} learners are first together", text.format(who, score.label, shown, constant)
+
+
+def _floor(part: Part) -> tuple[str, float] | None:
+    """The highest of `floors`."""
+    score: Score = part["primary"] or primary_of(part)
+    return max(floors(part).items(), key=lambda pair: score.gain(pair[1]), default=None)
+
+
+def below_all(part: Part) -> tuple[str, Markup] | None:
+    """Headline and key sentence where no learner is above answers that see no sample, by the primary score."""
+    score: Score = part["primary"] or primary_of(part)
+    top, results = _floor(part), competitors(part["results"])
+    best = ranking.best(score, results)
+    bands = scores_of_members(part.get("tested"))
+    if top is None or not best:
+        return None
+    half = (best[0].get("ci95_samples") or {}).get(score.name) or 0.0
+    least = score.gain(mean_of(score, best[0])) - half  # by its mean, where no interval is known
+    if best[0]["place"] in bands and score.higher_is_better:
+        least = float(bands[best[0]["place"]].low)
+    if least > score.gain(top[1]):
+        return None
+    text = Markup("{} reaches {}; the best of {} that see samples, {}, reaches {}, which is not above it.")
+    values = (_upper(top[0]), _shown(score, top[1]), counted(len(results), "learner"), name_of(best[0]))
+    return f"No learner is above {top[0]}", text.format(*values, _value(score, best[0], bands))
+
+
+def _upper(name: str) -> str:
+    return name[:1].upper() + name[1:]
+
+
+def _shown(score: Score, value: float | None) -> str:
+    return value_text(score, value) + " %" * (score.unit == "share")
+
+
+def _value(score: Score, r: Result, bands: Mapping[int, Band]) -> str:
+    """A score with its 95 % interval."""
+    if r["place"] in bands and score.unit == "share":
+        value, _, rest = within(bands[r["place"]]).partition(" ")
+        return f"{value} % {rest}".rstrip()
+    return _shown(score, mean_of(score, r))

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from driftline.eval.plotting.charts import Figure, scatter
 from driftline.eval.protocol import OF_CLASSES, Document, Score, kind_of, primary_of, score_of, scores_of
-from driftline.eval.reporting import ageing, samples, seen
+from driftline.eval.reporting import ageing, samples
 from driftline.eval.reporting.answer import answer, seconds_of
 from driftline.eval.reporting.compared import letters
 from driftline.eval.reporting.markup import table
@@ -68,7 +68,6 @@ def shown(
     full["retrain"] = ageing.retrain(full) if aged else None
     full["placebo"] = ageing.placebo(full) if aged else None
     full["ageing_table"] = ageing.table(full) if aged else None
-    full["seen_section"] = seen.section(full) if full.get("seen") and results else None
     full["by_class"] = ageing.by_class(full) if aged else None
     lost = part.get("losses")
     full["samples"] = samples.section(lost, stream, thumbnails) if lost else None
@@ -127,17 +126,14 @@ def _recall_table(part: Document) -> Markup | None:
 
 
 def names_of(document: Document, stream: Stream | None) -> list[str]:
-    """Of the steps, as `step_names` has them; with † behind those that are newer than what the encoder may have
-    seen."""
-    newer, about = (document.get("seen") or {}).get("newer", ()), document.get("ageing") or {}
+    """Of the steps, as `step_names` has them."""
+    about = document.get("ageing") or {}
     if stream is not None:
-        names = named_steps(stream)
-    elif about.get("names"):
-        names = step_names(about["names"], about.get("dates", ()))
-    else:
-        matrices = [r["matrix"] for r in document["results"] if r["matrix"]]
-        names = list(map(str, range(max(map(len, matrices), default=len(newer)))))
-    return [f"{name} †" if new else name for name, new in zip(names, newer, strict=True)] if newer else names
+        return named_steps(stream)
+    if about.get("names"):
+        return step_names(about["names"], about.get("dates", ()))
+    matrices = [r["matrix"] for r in document["results"] if r["matrix"]]
+    return list(map(str, range(max(map(len, matrices), default=0))))
 
 
 def _ends(stream: Stream) -> list[int]:

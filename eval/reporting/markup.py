@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from driftline.eval.plain import plain
-from driftline.eval.plotting.svg import SHADES, colour, ink, shade
+from driftline.eval.plotting.frames import SHADES, colour, ink, shade
 from driftline.eval.protocol import Score
 from driftline.eval.reporting.text import detail, value_text
 from driftline.eval.scoring.ranking import mean_of

@@ -15,15 +15,7 @@ from driftline.eval.protocol import Document, Score, primary_of
 from driftline.eval.reporting.markup import Cell, render, table
 from driftline.eval.reporting.text import detail, value_text
 from driftline.eval.scoring import ranking
-from driftline.eval.scoring.ranking import (
-    bound,
-    comparable,
-    differing,
-    labels,
-    mean_of,
-    protocol_settings,
-    uses_unlabelled,
-)
+from driftline.eval.scoring.ranking import bound, comparable, differing, labels, mean_of
 from driftline.eval.scoring.timeline import shared
 
 STABLE = ("stream", "published")  # other values of the setting `splits` draw from all buckets at once
@@ -118,13 +110,13 @@ def compared(a: Document, b: Document) -> list[dict[str, Any]]:
     others = {(name, _key(b, r)): r for name, r in zip(labels(b["results"]), b["results"], strict=True)}
     for name, result in zip(labels(a["results"]), a["results"], strict=True):
         other = others.get((name, _key(a, result)))
-        splits = protocol_settings(a, result).get("splits", STABLE[0])
+        splits = ranking.protocol_settings(a, result).get("splits", STABLE[0])
         if other is None or bound(result) or splits not in STABLE:
             continue
         matrices = [r["matrix"] for r in (result, other)]
         if not all(matrices) or result["seeds"] != other["seeds"]:
             continue
-        cells = common.cells(uses_unlabelled(result["learner"]))
+        cells = common.cells(ranking.uses_unlabelled(result["learner"]))
         values = [[matrix[i][j] for i, j in cells] for matrix in matrices]
         pairs = [pair for pair in zip(*values, strict=True) if None not in pair]
         if pairs:
@@ -134,7 +126,7 @@ def compared(a: Document, b: Document) -> list[dict[str, Any]]:
 
 
 def _key(document: Document, result: Mapping[str, Any]) -> str:
-    return repr(sorted(protocol_settings(document, dict(result)).items()))
+    return repr(sorted(ranking.protocol_settings(document, dict(result)).items()))
 
 
 def _pair(a: Document, b: Document) -> tuple[str, str, str]:

@@ -16,12 +16,12 @@ from driftline.eval import outcomes
 from driftline.eval import rows as row_files
 from driftline.eval.plotting.charts import Section
 from driftline.eval.protocol import Document, stored_protocol
-from driftline.eval.reporting import ageing, compared, pages, samples, seen
+from driftline.eval.reporting import ageing, compared, pages, samples
 from driftline.eval.reporting.document import shown
 from driftline.eval.reporting.exports import EXPORTED, FORMATS, write_exports
-from driftline.eval.reporting.figures import charts_of, save_figures
 from driftline.eval.reporting.markup import SCRIPT, environment, script
 from driftline.eval.reporting.overview import overview, versions_section
+from driftline.eval.reporting.pages import charts_of, save_figures
 from driftline.eval.reporting.protocols import page_of
 from driftline.eval.reporting.samples import Thumbnails
 from driftline.eval.rows import Run, groups
@@ -146,7 +146,6 @@ def _more(
         "ageing": aged,
         "compared": compared.facts_of(runs, document, clusters),
         "old": compared.old_of(runs, document, aged["results"], draws.groups) if aged else [],
-        "seen": seen.seen_of(runs, stream, draws),
         "lost": samples.facts_of(runs, document),
         "retrain_every": [retrain_every(group, clusters) for group in groups(runs)] if aged else [],
         "uploaders": "" if clusters is not None else "not known" if stream is None else "none",

@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from driftline.curate.core.errors import DriftlineError
+from driftline.curate.foreign.cells import span
 from driftline.eval.plotting.charts import Figure, Section, lines
 from driftline.eval.reporting.markup import render, table
 from driftline.eval.reporting.text import counted, named_steps
-from driftline.eval.scoring.encoder_cutoff import end_of
 from driftline.stream_builder.measures.floors import Drift, drift
 from driftline.stream_builder.measures.label_correlation import autocorrelation, blind_curve_of, labels_in_order
 from driftline.stream_builder.measures.shift_distance import sharing
@@ -86,12 +86,14 @@ def contamination(stream: Stream) -> Check:
     if len(stream.x_shape) != 1 and "encoder_cutoff" not in stream.facts:
         return Check(what, "none", "samples are not encoded.")
     times = [split.time for step in stream.steps if (split := step.splits.get("test")) is not None]
-    if (end := end_of(cutoff)) is None:
+    try:
+        last = span(cutoff)[1]
+    except ValueError:
         return Check(what, "not known", "until when the encoder was trained is not stated (--trained-until).")
     dated = [time for time in times if time is not None]
     if len(dated) < len(times) or not dated:
         return Check(what, "not known", f"the encoder was trained until {cutoff}; test samples have no times.")
-    old = float(np.mean(np.concatenate(dated) < end))
+    old = float(np.mean(np.concatenate(dated) <= last))
     text = f"the encoder was trained until {cutoff}; {old:.1%} of the test samples are not newer."
     return Check(what, "possible" if old else "none", text)
 

@@ -1,7 +1,6 @@
 """Rows of several runs → the numbers that `driftline eval --json` prints and the report draws."""
 
 from collections.abc import Sequence
-from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -26,10 +25,10 @@ Floats = npt.NDArray[np.float64]
 
 
 def summary(
-    runs: Sequence[Run], stream: str, sha256: str, protocol: str, clusters: Array | None = None, classes: int = 0
+    runs: Sequence[Run], stream: str, sha256: str, protocol: str, clusters: Array | None = None
 ) -> dict[str, Any]:
     """Rows of several runs → scores with mean, standard deviation (of the population) and values over seeds. clusters:
-    of uploaders and near copies, as of `cells.groups_of`, for tests of differences. classes: C, if it is known."""
+    of uploaders and near copies, as of `sums.groups_of`, for tests of differences."""
     results, together, draws = [], groups(runs), draws_of(runs, Resampling(groups=clusters))
     for group in together:
         about = group[0].about
@@ -60,7 +59,6 @@ def summary(
                 "measures": {name: _spread([s.measures[name] for s in scored]) for name in scored[0].measures},
                 **_of_classes(tests),
                 "references": _references(instance, tests, group),
-                "per_class": _mean_by_class([s.by_class for s in scored], classes),
                 "ci95": {name: half_width([s.scores[name] for s in scored]) for name in scored[0].scores},
                 "ci95_samples": _over_samples(instance, group, draws, next(iter(scored[0].scores))),
                 "matrix": plain(np.mean(matrices, axis=0)) if matrices else None,
@@ -242,16 +240,6 @@ def constant(rows: Sequence[Row]) -> bool:
     answers = [row.answers for row in rows if row.answers is not None and len(row.answers) > 1]
     several = any(np.ptp(one.label) > 0 for one in answers)
     return several and all(np.ptp(one.predicted) == 0 for one in answers)
-
-
-def _mean_by_class(per_run: Sequence[Sequence[float | None] | None], classes: int) -> list[float | None] | None:
-    """None for a class that a run did not test: it may be the last one, which that run then does not count."""
-    runs = [accuracies for accuracies in per_run if accuracies is not None]
-    if not runs or len(runs) < len(per_run):
-        return None
-    columns = list(zip_longest(*runs, fillvalue=None))
-    columns += [(None,)] * (classes - len(columns))
-    return [None if None in column else float(np.mean([c for c in column if c is not None])) for column in columns]
 
 
 def _spread(values: Sequence[float | None]) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def evaluate_all(
     """
     from driftline.eval.experiment.settings import seeds_of
     from driftline.eval.protocol import PROTOCOLS
-    from driftline.eval.reporting.terminal import scores_text
+    from driftline.eval.reporting.exports import scores_text
     from driftline.eval.training.sgd_learner import place
     from driftline.stream_builder.stream import Stream
 

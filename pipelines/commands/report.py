@@ -58,7 +58,7 @@ def report(
     format NAME: Scores beside the pages: csv, latex (default: both).
     """
     from driftline.eval.reporting.exports import checked_formats
-    from driftline.eval.reporting.figures import charts_of, save_figures
+    from driftline.eval.reporting.pages import charts_of, save_figures
     from driftline.eval.reporting.report import TITLE, answer_of, results_of, write
     from driftline.eval.reporting.report import report as written
 
@@ -180,7 +180,7 @@ def age(
 
     log LOG…: Predictions: Parquet, CSV, JSON lines.
     out PAGE: Page with age.json beside it: a folder, or a file that ends with .html.
-    versions FILE: Columns version and trained_to; deployed_from, deployed_to, accuracy if known.
+    versions FILE: Columns version and trained_to.
     labels FILE: Labels that came late: columns id, label, label_time. Repeatable.
     columns YAML: Columns with other names, as in '{time: ts, prediction: answer}'.
     period UNIT: month, week, day, year, N parts; auto: chosen by length and labels.
@@ -192,9 +192,8 @@ def age(
     runs DIR: Write each version as a run, which compare and report read.
     """
     from driftline.eval.logs.age import aged as aged_of
-    from driftline.eval.reporting.logs.ages import write_runs
+    from driftline.eval.reporting.logs.ages import write, write_runs
     from driftline.eval.reporting.logs.document import document, limit_of
-    from driftline.eval.reporting.logs.page import write
 
     place = None if out is None else guarded_out(path_of(out), "age", ("", ".html"))
     folder = None if runs is None else guarded_out(path_of(runs), "rows", option="--runs")

@@ -70,7 +70,7 @@ def measure(
     exact: Use all samples of a large stream: minutes to hours, gigabytes.
     seed N: Random seed of distances that draw.
     """
-    from driftline.eval.reporting.terminal import columns
+    from driftline.eval.reporting.exports import columns
     from driftline.stream_builder.measures.floors import measured
     from driftline.stream_builder.stream import Stream
 
@@ -114,7 +114,7 @@ def show(stream: Place, *, out: Place | None = None, verify: bool = False) -> Sh
     verify: Hash every array again.
     """
     from driftline.eval.plain import plain
-    from driftline.eval.reporting.terminal import columns
+    from driftline.eval.reporting.exports import columns
     from driftline.eval.scoring.retraining import smallest_ageing
     from driftline.stream_builder.stream import Stream
 

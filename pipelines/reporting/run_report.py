@@ -13,8 +13,8 @@ from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.foreign.images import read_rgb
 from driftline.curate.release import Release
+from driftline.eval.plotting.cells import timeline
 from driftline.eval.plotting.charts import Figure, Section
-from driftline.eval.plotting.timeline import timeline
 from driftline.eval.reporting.exports import FORMATS
 from driftline.eval.reporting.markup import Cell, render, table
 from driftline.eval.reporting.report import results_of, write

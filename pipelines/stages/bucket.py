@@ -64,8 +64,8 @@ class Bucket(Stage):
         from driftline.curate.bucketing.settled import settled_dates, times_of
         from driftline.curate.images.shards import good
         from driftline.curate.metadata.schema import REJECTS, replaced, whole
+        from driftline.eval.plotting.cells import timeline
         from driftline.eval.plotting.files import save
-        from driftline.eval.plotting.timeline import timeline
 
         index = inputs["fetch"] / "index.parquet"
         photos = pq.read_table(index, columns=["id", "uploaded", "until", "fault"])

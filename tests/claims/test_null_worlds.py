@@ -14,9 +14,9 @@ from support.worlds import null_world
 
 from driftline.eval.plain import plain
 from driftline.eval.reporting.document import shown
+from driftline.eval.reporting.exports import scores_text
 from driftline.eval.reporting.pages import linked
 from driftline.eval.reporting.report import results_of, write
-from driftline.eval.reporting.terminal import scores_text
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.ranking import parts
 

@@ -199,15 +199,6 @@ def test_the_table_of_ageing_says_how_much(made: Path, counts: Any) -> None:
             assert value == (number if isinstance(number, str) else pytest.approx(number, abs=0.0501))
 
 
-def test_accuracy_of_each_class_is_that_of_the_last_model(made: Path, counts: Any) -> None:
-    (document,) = json.loads((made / "out" / "results.json").read_text())
-    for result in document["results"]:
-        last = [cells[:, 3].sum(1) for cells in counts[result["learner"]].values()]
-        expected = np.mean([right / n for right, n in last], 0)
-        assert result["per_class"] == pytest.approx(expected.tolist(), abs=1e-9)
-        assert result["seeds"] == list(SEEDS)
-
-
 def test_ps_are_adjusted_for_all_pairs(made: Path) -> None:
     """Holm: the smallest of three times 3, the next times 2, and none below the one before."""
     found = compare(groups(outcomes.find([made / "runs"])[0]))

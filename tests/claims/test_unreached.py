@@ -12,9 +12,8 @@ from driftline.eval.protocol import PROTOCOLS, Score
 from driftline.eval.protocols.ocrr.protocol import REACHED
 from driftline.eval.reporting.answer import answer
 from driftline.eval.reporting.document import _cost
-from driftline.eval.reporting.exports import scores_tex
+from driftline.eval.reporting.exports import scores_tex, scores_text
 from driftline.eval.reporting.overview import Column, grid
-from driftline.eval.reporting.terminal import scores_text
 from driftline.eval.results import Results
 from driftline.eval.scoring.aggregate import _spread
 from driftline.eval.scoring.ranking import best, rank, ranked

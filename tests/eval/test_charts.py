@@ -16,8 +16,7 @@ from driftline.curate.core.errors import BadConfig
 from driftline.eval.plotting.cells import Strip, strips
 from driftline.eval.plotting.charts import Figure, lines, scatter, slopes
 from driftline.eval.plotting.files import KINDS, save
-from driftline.eval.plotting.frames import SHADED
-from driftline.eval.plotting.svg import COLOURS
+from driftline.eval.plotting.frames import COLOURS, SHADED
 from driftline.eval.reporting.markup import as_json, environment, render, script
 
 PAYLOADS = [

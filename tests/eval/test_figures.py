@@ -16,12 +16,10 @@ from PIL import Image
 from support.console import answer
 from support.helpers import correlated, drifting
 
-from driftline.eval.plotting.cells import cells
+from driftline.eval.plotting.cells import BINS, OF_BUCKETS, cells, timeline
 from driftline.eval.plotting.charts import lines, scatter, slopes
 from driftline.eval.plotting.files import INCHES, save_kinds
-from driftline.eval.plotting.frames import GAP
-from driftline.eval.plotting.svg import GREY
-from driftline.eval.plotting.timeline import BINS, FOOT, HIGH, SHADES, TOP, timeline
+from driftline.eval.plotting.frames import GAP, GREY
 from driftline.eval.protocol import Result, Score
 from driftline.eval.protocols.clear import Iid
 from driftline.eval.reporting.document import shown
@@ -181,10 +179,10 @@ def test_the_timeline_shows_every_photo_in_the_shade_of_its_bucket() -> None:
     bars = re.findall(r"<rect x='([\d.]+)' [^>]*height='([\d.]+)' fill='(#\w+)'", picture.svg)
     fills = [fill for _, fill in sorted((float(x), fill) for x, _, fill in bars)]
     assert fills[0] == GREY
-    assert {*fills[10:14], fills[-1]} == set(SHADES)
+    assert {*fills[10:14], fills[-1]} == set(OF_BUCKETS)
     most = int(np.histogram(uploaded, BINS)[0].max())
     height = sum(float(height) for _, height, _ in bars) / len(uploaded)
-    assert height * most == pytest.approx(HIGH - TOP - FOOT, rel=0.01), "all photos are drawn, each as high"
+    assert height * most == pytest.approx(116, rel=0.01), "all photos are drawn, each as high"
     assert re.findall(r">(bucket \d)</text>", picture.svg) == [f"bucket {i}" for i in range(4)]
     ElementTree.fromstring(timeline(uploaded[:0], bucket[:0], {}).svg)
 

@@ -59,8 +59,6 @@ def test_the_document_tells_measures_classes_intervals_and_p(stream: Stream) -> 
     best, worse = found["results"]
     assert best["p_against_best_adjusted"] == dict.fromkeys(best["scores"])
     assert set(best["measures"]) == set(MEASURES)
-    assert len(best["per_class"]) == 3
-    assert all(0 <= a <= 1 for a in best["per_class"])
     assert worse["p_against_best_adjusted"].pop("next_domain") < 0.05
     assert set(worse["p_against_best_adjusted"].values()) == {None}, "of the primary score alone"
     assert worse["ci95"]["in_domain"] > 0

@@ -14,12 +14,12 @@ from driftline.eval.plotting.charts import scatter
 from driftline.eval.protocol import MAJORITY, PROTOCOLS, primary_of, score_of
 from driftline.eval.protocols.ocrr.protocol import scored
 from driftline.eval.reporting.exports import scores_tex
+from driftline.eval.reporting.exports import scores_text as printed
 from driftline.eval.reporting.overview import cells_of
 from driftline.eval.reporting.protocols import page_of
 from driftline.eval.reporting.protocols.ocrr import front
 from driftline.eval.reporting.protocols.seq_to_final import SeqToFinal
 from driftline.eval.reporting.report import results_of, write
-from driftline.eval.reporting.terminal import scores_text as printed
 from driftline.eval.reporting.text import spread
 from driftline.eval.results import Results
 from driftline.eval.rows import Row

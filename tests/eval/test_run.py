@@ -20,7 +20,7 @@ from driftline.eval.experiment.presets import TABLE_1, TABLE_4, expand, fitting
 from driftline.eval.experiment.settings import seeds_of, spec_of
 from driftline.eval.learner import Array, Labels, Learner, Task
 from driftline.eval.learners.er import Er
-from driftline.eval.plotting.svg import colour, ink
+from driftline.eval.plotting.frames import colour, ink
 from driftline.eval.protocol import PROTOCOLS
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.run import evaluate, plan

@@ -196,8 +196,6 @@ def test_bad_logs_get_one_sentence(change: Callable[[Rows], Any], words: str) ->
     [
         ({"versions": [{"version": "v1", "trained_to": "soon"}]}, "trained_to of version 'v1' is 'soon'"),
         ({"versions": [{"version": "v1"}, {"version": "v1"}]}, "has the version 'v1' twice"),
-        ({"versions": [{"version": "v1", "trained_to": "2026-05-01", "deployed_from": "2026-01-01"}]},
-         "deployed before the end of its training data"),
         ({"labels": pd.DataFrame({"id": ["x"], "label": ["1"]})}, "None of the 1 ids of the labels is in the log"),
         ({"columns": {"tmie": "ts"}}, "Did you mean 'time'"),
         ({"columns": {"score": "confidence"}}, "has no column 'confidence'"),

@@ -82,7 +82,7 @@ def scored(rows: Sequence[Row], steps: int) -> Result:
     after = retained(rows)
     curve |= {"period": list(after), "retention": list(after.values())}
     final = next(reversed(after.values()), None)
-    return Result(scores | {"retention": final}, measures, None, retention(rows, steps), curve)
+    return Result(scores | {"retention": final}, measures, retention(rows, steps), curve)
 
 
 LEAST_PREFIX = 2000  # docs/reference/near_future.md has what shorter ones lost

@@ -222,10 +222,8 @@ class SeqToFinal(Protocol):
     def score(self, rows: Sequence[Row], steps: int) -> Result:
         """final: share of right answers on the last step's test. measures: the same on each step that was tested."""
         accuracy = {row.tested_on: row.n_correct / row.n for row in rows}
-        (final,) = self.roles.decisive(rows)
-        by_class = [hits / n if n else None for hits, n in zip(final.class_correct, final.class_n, strict=True)]
         per_step = {f"step_{t}": accuracy[str(t)] for t in range(steps) if str(t) in accuracy}
-        return Result({"final": accuracy["final"]}, per_step, by_class or None)
+        return Result({"final": accuracy["final"]}, per_step)
 
 
 def _augment(stream: Stream) -> Sequence[str]:

@@ -84,7 +84,7 @@ def _gap(aged: Aged, k: int) -> dict[str, Any]:
 
 def _span(aged: Aged, version: int, period: int) -> dict[str, Any]:
     days = (day_of(aged.periods.start(place)) for place in (period, period + 1))
-    return {"version": aged.versions[version].name} | dict(zip(("from", "to"), days, strict=True))
+    return {"version": aged.versions[version]} | dict(zip(("from", "to"), days, strict=True))
 
 
 def _forecast(aged: Aged, one: Ahead) -> dict[str, Any]:
@@ -233,7 +233,7 @@ def _ahead(aged: Aged) -> Text:
     where = f"If it goes on so, in the {aged.periods.unit} from {day_of(aged.periods.start(last.period))}"
     value, extent = render("strong", f"{100 * last.value:.0f} %"), f"{100 * last.low:.0f} to {100 * last.high:.0f}"
     beyond = ", extrapolated: no version was tested at this age" if last.extrapolated else ""
-    name = aged.versions[last.version].name
+    name = aged.versions[last.version]
     return Markup("{}, {} will be right in {} ({}){}.").format(where, name, value, extent, beyond)
 
 
