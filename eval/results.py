@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -136,12 +136,12 @@ class Results(dict[str, Any]):
         runs.sort(key=lambda run: stored_name(run.about))  # as rows are read: the page is the same
         return {**self, **document_of(runs, key, self.on, len(runs) > FEW_RUNS, self.control)} if runs else {**self}
 
-    def plot(self, name: str = "") -> Chart:
+    def plot(self, name: str = "") -> Figure:
         """A chart of the report's pages, for a notebook: the first, or the one of this title, as in
         "cost-against-accuracy". Raises IncompatibleStream without charts, UnknownName for another title."""
         from driftline.eval.reporting.pages import chart
 
-        return Chart(chart([self.whole()], name, [] if self.on is None else [self.on]))
+        return chart([self.whole()], name, [] if self.on is None else [self.on])
 
     def json(self) -> str:
         """The document of `driftline eval --json`."""
@@ -172,23 +172,3 @@ class Results(dict[str, Any]):
         note = "Shares are in per cent." + (f" Mean ± standard deviation over {seeds} seeds." if seeds > 1 else "")
         skipped = [f"{entry['learner']} was skipped: {entry['because']}" for entry in self["skipped"]]
         return table(title, ["learner", *(score.label for score in scores)], rows, note if rows else "", *skipped)
-
-
-@dataclass(frozen=True)
-class Chart:
-    """A chart that a notebook shows."""
-
-    figure: Figure
-    """title, caption, picture and data"""
-
-    def save(self, path: str | Path, title: str = "") -> Path:
-        """Write it as SVG, PDF or PNG, by the suffix, 6.8 in wide. title: above it. Raises BadConfig for another
-        suffix."""
-        from driftline.eval.plotting.files import save
-
-        return save(self.figure.picture, Path(path), title)
-
-    def _repr_svg_(self) -> str:
-        from driftline.eval.plotting.files import standalone
-
-        return standalone(self.figure.picture.svg)

@@ -10,10 +10,9 @@ import numpy as np
 from driftline.curate.core.errors import BadInput
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.foreign.cells import span
-from driftline.eval.logs.cells import LEAST, Cells, cells_of
+from driftline.eval.logs.cells import DAY, LEAST, Cells, Periods, cells_of, periods_of
 from driftline.eval.logs.columns import read_versions
 from driftline.eval.logs.forecast import Advice, Ahead, advice, forecast
-from driftline.eval.logs.periods import DAY, Periods, periods_of
 from driftline.eval.logs.reading import LATER, NONE, UNTIMED, Log, read_log
 from driftline.eval.logs.trend import Curve, Line, Split, Stale, by_age, half_life, line, split, staleness
 from driftline.eval.scoring.bands import Band

@@ -12,12 +12,12 @@ from driftline.curate.core.errors import BadConfig, DriftlineError, Incompatible
 from driftline.eval import rows as row_files
 from driftline.eval.finetuning.objectives import Samples, samples
 from driftline.eval.nets.chain import Net
-from driftline.eval.plotting import files
-from driftline.eval.plotting.charts import Picture, lines, paths
+from driftline.eval.plotting.charts import Picture, lines, paths, save_kinds
 from driftline.eval.protocols.seq_to_final import analysis
 from driftline.eval.protocols.seq_to_final.analysis import WHOLE, Trained
 from driftline.stream_builder.stream import Stream
 
+OF_NETWORKS = ("interpolation", "projection", "svcca", "adjacent")
 SHARES = (0.5, 0.9)  # shares of the sum of singular values [paper, figure 17]
 LINEAR = 0.001  # pulls below it are on a linear axis
 
@@ -36,15 +36,15 @@ def draw(
     kind: str, runs: Path, stream: Stream | None, out: Path, learners: Sequence[str] = (),
     settings: DrawSettings | None = None, report: Callable[[str], None] = lambda text: None,
 ) -> list[Path]:  # fmt: skip
-    """Write a figure of `files.OF_NETWORKS` into the folder `out` as SVG, PDF and PNG, for projection and svcca also
+    """Write a figure of `OF_NETWORKS` into the folder `out` as SVG, PDF and PNG, for projection and svcca also
     one of each block; returns the paths.
 
     stream: that of the evaluation; only `adjacent` needs none. learners: names; default: all that have networks.
     Raises BadConfig for another figure or without a stream, IncompatibleStream if runs that the figure needs are
     missing.
     """
-    if kind not in files.OF_NETWORKS:
-        raise BadConfig(f"The plot of networks is {kind!r}.", f"Expected one of {', '.join(files.OF_NETWORKS)}.")
+    if kind not in OF_NETWORKS:
+        raise BadConfig(f"The plot of networks is {kind!r}.", f"Expected one of {', '.join(OF_NETWORKS)}.")
     if kind == "adjacent":
         pictures = {"": adjacent(runs)}
     else:
@@ -57,7 +57,7 @@ def draw(
         draws = {"interpolation": lambda: {"": interpolation(trained, test, settings.norm)},
                  "projection": lambda: projection(trained), "svcca": lambda: svcca(trained, test)}  # fmt: skip
         pictures = draws[kind]()
-    return [path for part, picture in pictures.items() for path in files.save_kinds(picture, out, f"{kind}{part}")]
+    return [path for part, picture in pictures.items() for path in save_kinds(picture, out, f"{kind}{part}")]
 
 
 def networks(

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from driftline.eval.plotting.charts import Figure, scatter
 from driftline.eval.protocol import OF_CLASSES, Document, Score, kind_of, primary_of, score_of, scores_of
-from driftline.eval.reporting import ageing, samples
+from driftline.eval.reporting import ageing
 from driftline.eval.reporting.answer import answer, seconds_of
 from driftline.eval.reporting.compared import letters
 from driftline.eval.reporting.markup import table
@@ -23,11 +23,7 @@ MATRICES = 6  # in the page; results.json has all
 CLASSES = 60  # in the table of recalls
 
 
-def shown(
-    part: Document,
-    stream: Stream | None,
-    thumbnails: samples.Thumbnails | None = None,
-) -> dict[str, Any]:
+def shown(part: Document, stream: Stream | None) -> dict[str, Any]:
     """What a page shows beyond one of `ranking.parts`: the answer, columns, texts, figures, the matrix's axes and
     range. All of it is about this group of comparable results."""
     results, kind, page = part["results"], kind_of(part), page_of(part)
@@ -69,8 +65,6 @@ def shown(
     full["placebo"] = ageing.placebo(full) if aged else None
     full["ageing_table"] = ageing.table(full) if aged else None
     full["by_class"] = ageing.by_class(full) if aged else None
-    lost = part.get("losses")
-    full["samples"] = samples.section(lost, stream, thumbnails) if lost else None
     full["cost"] = _cost(full) if results else None
     with_matrix = [r for r in full["results"] if r["matrix"]]
     full["matrices"], full["more_matrices"] = with_matrix[:MATRICES], len(with_matrix[MATRICES:])

@@ -2,7 +2,6 @@
 has rendered."""
 
 import base64
-import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,15 +40,6 @@ class Cell:
     def source(self) -> str:
         """The image inside the page."""
         return f"data:image/jpeg;base64,{base64.b64encode(self.image).decode()}"
-
-
-def jpeg(pixels: Any, side: int) -> bytes:
-    """uint8 (H, W, 3) → a small square picture."""
-    from PIL import Image
-
-    file = io.BytesIO()
-    Image.fromarray(pixels).resize((side, side)).save(file, "JPEG", quality=72)
-    return file.getvalue()
 
 
 def table(heads: Sequence[object], rows: Sequence[Sequence[object]], kind: str = "scores") -> Markup:

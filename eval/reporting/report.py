@@ -16,14 +16,13 @@ from driftline.eval import outcomes
 from driftline.eval import rows as row_files
 from driftline.eval.plotting.charts import Section
 from driftline.eval.protocol import Document, stored_protocol
-from driftline.eval.reporting import ageing, compared, pages, samples
+from driftline.eval.reporting import ageing, compared, pages
 from driftline.eval.reporting.document import shown
 from driftline.eval.reporting.exports import EXPORTED, FORMATS, write_exports
 from driftline.eval.reporting.markup import SCRIPT, environment, script
 from driftline.eval.reporting.overview import overview, versions_section
 from driftline.eval.reporting.pages import charts_of, save_figures
 from driftline.eval.reporting.protocols import page_of
-from driftline.eval.reporting.samples import Thumbnails
 from driftline.eval.rows import Run, groups
 from driftline.eval.scoring.aggregate import summary
 from driftline.eval.scoring.bands import Array
@@ -139,14 +138,13 @@ def document_of(
 def _more(
     runs: Sequence[Run], document: Document, stream: Stream | None, few: bool, clusters: Array | None
 ) -> dict[str, Any]:
-    """What the report says beyond scores: how learners age, which of them differ, and which samples they lose."""
+    """What the report says beyond scores: how learners age, and which of them differ."""
     draws = Resampling(FEW if few else REPLICATES, groups=clusters)
     aged = ageing.facts_of(runs, stream, draws)
     facts = {
         "ageing": aged,
         "compared": compared.facts_of(runs, document, clusters),
         "old": compared.old_of(runs, document, aged["results"], draws.groups) if aged else [],
-        "lost": samples.facts_of(runs, document),
         "retrain_every": [retrain_every(group, clusters) for group in groups(runs)] if aged else [],
         "uploaders": "" if clusters is not None else "not known" if stream is None else "none",
     }
@@ -189,7 +187,6 @@ def write(
     before: Sequence[Section] = (),
     after: Sequence[Section] = (),
     streams: Sequence[Stream] = (),
-    thumbnails: Thumbnails | None = None,
     opening: Section | None = None,
     formats: Sequence[str] = FORMATS,
 ) -> Path:
@@ -197,9 +194,8 @@ def write(
     results.json into `out`; returns the path of index.html. It also shows the results of a single stream.
 
     before, after: more sections of index.html. streams: evaluated streams, for the names of their steps and the
-    contents of their pages. thumbnails: pictures of samples by id, where a stream has features only. opening: comes
-    first, in place of the answer and chart of one result. formats: csv, latex. Raises BadConfig if `out` has files of
-    these names that no report wrote.
+    contents of their pages. opening: comes first, in place of the answer and chart of one result. formats: csv, latex.
+    Raises BadConfig if `out` has files of these names that no report wrote.
     """
     check_own(out, ["index.html", *EXPORTED], SCRIPT)
     write_text(out / SCRIPT, script())
@@ -210,7 +206,7 @@ def write(
     for d in plain:
         over_groups = page_of(d).whole(d) if d["results"] else ()
         for k, part in enumerate(parts(d)):
-            entry = shown(part, streams_of.get(part["stream"]["sha256"]), thumbnails)
+            entry = shown(part, streams_of.get(part["stream"]["sha256"]))
             first = {"figures": [*over_groups, *entry["figures"]]} if k == 0 else {"skipped": []}
             full.append(entry | first | {"id": f"r{len(full) + 1}"})
     for d in full:

@@ -166,8 +166,8 @@ def differing(document: Document) -> list[str]:
 def parts(document: Document) -> list[dict[str, Any]]:
     """A document for each of its groups of comparable results, in the order of rank: each result has its `label` beside
     the registered name (`learner`), `is_best`, `mark` (see `untuned`), and `place`, its position in the whole document;
-    `setting` names the group where there are several; `tested`, `when_old` and `losses` are its facts of the document's
-    `compared`, `old` and `lost`, None without. A document without results is one part."""
+    `setting` names the group where there are several; `tested` and `when_old` are its facts of the document's
+    `compared` and `old`, None without. A document without results is one part."""
     whole = [{**document, "setting": ""}]
     place = {id(result): k for k, result in enumerate(document["results"])}
     alone = []
@@ -181,7 +181,7 @@ def parts(document: Document) -> list[dict[str, Any]]:
         places = {place[id(r)] for r in group}
         facts = {
             name: next((one for one in document.get(key, ()) if places.issuperset(one["members"])), None)
-            for name, key in (("tested", "compared"), ("when_old", "old"), ("losses", "lost"))
+            for name, key in (("tested", "compared"), ("when_old", "old"))
         }
         alone.append({**document, "results": results, "setting": setting, **facts})
     return alone or whole

@@ -61,10 +61,7 @@ def journey_report(
         d for d in results_of([runs], [stream]) if d["stream"]["sha256"] == stream.sha256
     ]  # not of an older build
     title = title or f"driftline: {release.name}"
-    return write(
-        current, out, title, notice, before, after, streams=[stream],
-        thumbnails=lambda ids: thumbnails(release, set(ids)), formats=formats,
-    )  # fmt: skip
+    return write(current, out, title, notice, before, after, streams=[stream], formats=formats)
 
 
 def thumbnails(release: Release, ids: Collection[str]) -> dict[str, bytes]:

@@ -65,7 +65,7 @@ class Bucket(Stage):
         from driftline.curate.images.shards import good
         from driftline.curate.metadata.schema import REJECTS, replaced, whole
         from driftline.eval.plotting.cells import timeline
-        from driftline.eval.plotting.files import save
+        from driftline.eval.plotting.charts import save
 
         index = inputs["fetch"] / "index.parquet"
         photos = pq.read_table(index, columns=["id", "uploaded", "until", "fault"])

@@ -14,8 +14,7 @@ from support.pages import chromium_browser
 
 from driftline.curate.core.errors import BadConfig
 from driftline.eval.plotting.cells import Strip, strips
-from driftline.eval.plotting.charts import Figure, lines, scatter, slopes
-from driftline.eval.plotting.files import KINDS, save
+from driftline.eval.plotting.charts import KINDS, Figure, lines, save, scatter, slopes
 from driftline.eval.plotting.frames import COLOURS, SHADED
 from driftline.eval.reporting.markup import as_json, environment, render, script
 

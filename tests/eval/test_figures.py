@@ -17,8 +17,7 @@ from support.console import answer
 from support.helpers import correlated, drifting
 
 from driftline.eval.plotting.cells import BINS, OF_BUCKETS, cells, timeline
-from driftline.eval.plotting.charts import lines, scatter, slopes
-from driftline.eval.plotting.files import INCHES, save_kinds
+from driftline.eval.plotting.charts import INCHES, lines, save_kinds, scatter, slopes
 from driftline.eval.plotting.frames import GAP, GREY
 from driftline.eval.protocol import Result, Score
 from driftline.eval.protocols.clear import Iid

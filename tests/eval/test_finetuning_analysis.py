@@ -17,8 +17,7 @@ from driftline.curate.core.seeding import rng_for
 from driftline.eval.experiment.settings import spec_of
 from driftline.eval.finetuning.fit import accuracy_of, scores_of
 from driftline.eval.finetuning.objectives import pooled, samples
-from driftline.eval.plotting.files import OF_NETWORKS
-from driftline.eval.plotting.finetuning import draw, networks
+from driftline.eval.plotting.finetuning import OF_NETWORKS, draw, networks
 from driftline.eval.protocols.seq_to_final import analysis as views
 from driftline.eval.protocols.seq_to_final.analysis import between, weights
 from driftline.eval.protocols.seq_to_final.published import EXACT, table, value

@@ -21,7 +21,6 @@ from driftline.eval.reporting.compared import letters
 from driftline.eval.reporting.document import MATRICES, shown
 from driftline.eval.reporting.pages import linked
 from driftline.eval.reporting.report import results_of, write
-from driftline.eval.reporting.samples import section
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.ranking import parts
 from driftline.stream_builder.stream import Split, Step, Stream
@@ -107,27 +106,6 @@ def test_learners_with_a_common_letter_do_not_differ(aged: tuple[Path, Stream]) 
             assert not set(found[a]) & set(found[b]), (names[a], names[b])
 
 
-def test_samples_that_are_lost_are_named_with_their_date(aged: tuple[Path, Stream]) -> None:
-    here, stream = aged
-    (document,) = results_of([here / "runs"], [stream])
-    (lost,) = document["lost"]
-    runs, _ = outcomes.find([here / "runs"])
-    wrong: dict[int, list[bool]] = {}
-    for run in runs:
-        if run.about["learner"] == "majority":
-            continue
-        for row in run.rows:
-            if row.learned_to == int(row.tested_on):
-                assert row.answers is not None
-                for place, right in zip(row.answers.sample, row.answers.label == row.answers.predicted, strict=True):
-                    wrong.setdefault(int(place), []).append(not right)
-    assert lost["everyone"]["count"] == sum(all(values) for values in wrong.values())
-    text = section(lost, stream, None).html
-    ids = [i for step in stream.steps for name in ("train", "test") for i in step[name].ids.tolist()]
-    assert f"<code>{ids[lost['everyone']['samples'][0]]}</code>" in text
-    assert "1970-" in text
-
-
 def test_a_difference_is_significant_only_if_its_interval_leaves_zero_out(tmp_path: Path) -> None:
     """Replicates that draw no sample of a tiny test have no score."""
     stream = drifting(steps=3, n=8, noise=2.0)
@@ -136,13 +114,6 @@ def test_a_difference_is_significant_only_if_its_interval_leaves_zero_out(tmp_pa
     for pair in document["compared"][0]["pairs"]:
         _, low, high = pair["difference"]
         assert not (low < 0 < high and pair["p"] < 0.05), pair
-
-
-def test_without_the_stream_samples_are_positions(aged: tuple[Path, Stream]) -> None:
-    here, _ = aged
-    page = write(results_of([here / "runs"]), here / "out4").read_text()
-    assert "give its folder (driftline report --stream S)" in page
-    assert re.search(r"<li>sample \d+, class \d</li>", page)
 
 
 def test_two_steps_are_enough_and_it_says_so(tmp_path: Path) -> None:
@@ -176,7 +147,6 @@ def test_rows_without_outcomes_or_with_damaged_ones_still_report(aged: tuple[Pat
     assert "no outcomes were read: there are no ageing curves" in page
     assert str(second) in page
     assert "Accuracy by age" not in page
-    assert "Samples that learners lose" not in page
 
 
 def test_one_class_in_a_step_is_no_trouble(tmp_path: Path) -> None:

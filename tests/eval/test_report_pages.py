@@ -15,9 +15,9 @@ from support.pages import chromium_browser, open_report
 
 from driftline.eval import rows
 from driftline.eval.learners import LEARNERS as LEARNERS_BY_NAME
+from driftline.eval.reporting.pages import page as page_of_stream
 from driftline.eval.reporting.pages import slug
 from driftline.eval.reporting.report import results_of, write
-from driftline.eval.reporting.stream_page import page as page_of_stream
 from driftline.eval.rows import Run, digest
 from driftline.eval.run import evaluate
 from driftline.stream_builder.stream import Split, Step, Stream

@@ -15,8 +15,8 @@ from driftline.curate.core.seeding import rng_for
 from driftline.curate.release import Release
 from driftline.curate.release.selection import split_groups
 from driftline.eval.protocols.clear import Iid
+from driftline.eval.reporting.pages import leakage
 from driftline.eval.reporting.protocols import Iid as Page
-from driftline.eval.reporting.stream_page import leakage
 from driftline.eval.run import evaluate
 from driftline.stream_builder.builders.arrays import from_arrays
 from driftline.stream_builder.builders.release import from_release

@@ -14,8 +14,7 @@ from driftline.curate.core.errors import BadInput
 from driftline.eval import outcomes
 from driftline.eval import rows as row_files
 from driftline.eval.logs.age import Aged, aged
-from driftline.eval.logs.cells import Ints, rows_of_cells
-from driftline.eval.logs.periods import day_of
+from driftline.eval.logs.cells import Ints, day_of, rows_of_cells
 from driftline.eval.logs.reading import NONE
 from driftline.eval.plotting.charts import Figure, Section, lines
 from driftline.eval.protocol import OF_LOGS

@@ -12,8 +12,8 @@ from markupsafe import Markup
 
 from driftline.curate.core.errors import BadConfig
 from driftline.eval.logs.age import Aged, one_season
+from driftline.eval.logs.cells import day_of
 from driftline.eval.logs.forecast import Ahead
-from driftline.eval.logs.periods import day_of
 from driftline.eval.plain import plain
 from driftline.eval.reporting.answer import Answer
 from driftline.eval.reporting.markup import render
