@@ -48,8 +48,6 @@ PROTOCOLS = Registry(
     group="protocols",
     base="driftline.eval.protocol:Protocol",
 )
-OF_LOGS = "log"
-STORED = Registry("protocol of rows", {OF_LOGS: "driftline.eval.protocols.served:Served"})  # read, and not run
 
 
 @dataclass(frozen=True)
@@ -312,8 +310,6 @@ def protocol_named(given: str | Protocol | type[Protocol]) -> tuple[str, type[Pr
 
 def stored_protocol(name: str) -> type[Protocol]:
     """The class of stored rows. Raises UnknownName if it is not known here: a name in a file imports no module."""
-    if name in STORED:
-        return cast(type[Protocol], STORED[name])
     if name not in PROTOCOLS:
         raise UnknownName(
             f"The rows are of the protocol {name!r}, which is not registered.",
@@ -326,7 +322,7 @@ def stored_protocol(name: str) -> type[Protocol]:
 def kind_of(document: Document) -> type[Protocol]:
     """The class of a document's protocol; the base class, with its default texts, if that is not known here."""
     name = document["protocol"]
-    return stored_protocol(name) if name in STORED or name in PROTOCOLS else Protocol
+    return stored_protocol(name) if name in PROTOCOLS else Protocol
 
 
 def score_of(kind: type[Protocol], name: str) -> Score:

@@ -1,4 +1,4 @@
-"""The file of a submission: rows, outcomes, hashes and environment of runs, packed and read.
+"""The file of a submission: rows, outcomes and hashes of runs, packed and read.
 
 A submission is a zip: `manifest.json` (written last, with the SHA-256 of every other member) and for each run
 `runs/NNNN/run.json`, `rows.parquet` and `outcomes.parquet`; `code/NAME.py` are modules of learners that driftline does
@@ -8,12 +8,10 @@ not have. The same runs give the same bytes.
 import hashlib
 import io
 import json
-import platform
 import re
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +32,6 @@ LONGEST = 300  # characters of a name
 EPOCH = (1980, 1, 1, 0, 0, 0)  # of every member: the same bytes every time
 MODULE = r"[^\W\d]\w*"  # the name of one
 MEMBER = re.compile(rf"runs/\d{{4,}}/(run\.json|rows\.parquet|outcomes\.parquet)|code/{MODULE}\.py")
-PACKAGES = ("driftline", "torch", "numpy", "faiss-cpu", "timm", "transformers", "peft", "river", "scikit-learn")
 IDENTITY = ("protocol", "protocol_settings", "learner", "settings", "seed", "stream", "steps")
 A_SUBMISSION = "Expected a submission of driftline submit."
 AGAIN = "Pack the runs again."
@@ -67,7 +64,6 @@ def pack(paths: Sequence[Path], name: str, out: Path, contact: str = "", code: S
         "format": FORMAT,
         "name": name,
         "contact": contact,
-        "environment": environment(),
         "files": {member: hashlib.sha256(data).hexdigest() for member, data in members.items()},
     }
     documents_of(runs_of(members))  # what cannot be scored is not packed
@@ -78,17 +74,6 @@ def pack(paths: Sequence[Path], name: str, out: Path, contact: str = "", code: S
             file.writestr(zipfile.ZipInfo(member, EPOCH), data, zipfile.ZIP_DEFLATED)
     write_bytes(out, sink.getvalue())
     return manifest
-
-
-def environment() -> dict[str, Any]:
-    """Versions and machine, as far as they may change a number."""
-    versions = {}
-    for package in PACKAGES:
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return {"python": platform.python_version(), "machine": platform.machine(), "packages": versions}
 
 
 def opened(path: Path) -> tuple[dict[str, bytes], dict[str, Any]]:

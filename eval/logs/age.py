@@ -65,7 +65,6 @@ class Aged:
     counts: dict[str, int]
     notes: tuple[str, ...]
     """what a reader must know before the numbers"""
-    source: Log
 
     def age_days(self, version: int, period: int) -> int:
         """Days from the period in which the training data ends to another one."""
@@ -138,7 +137,7 @@ def aged(
         cut, tuple(log.versions), stated, tuple(trained.tolist()), cells, fit,
         slopes[0], slopes[1], curve, stale, half_life(cells, curve, fit, rng_for(seed, "age")) if fades else None,
         *split(cells), ahead, advice(cells, fit, trained.tolist(), ahead, stale, costs, cut.unit), _counts(log, cells),
-        tuple(notes_of(log, stated, cells, cut)), log,
+        tuple(notes_of(log, stated, cells, cut)),
     )  # fmt: skip
 
 

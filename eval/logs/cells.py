@@ -271,12 +271,6 @@ class Cells:
         return np.isfinite(self.accuracy) & ~self.pending & (self.lag >= 0)
 
 
-def rows_of_cells(cells: Cells) -> list[Ints]:
-    """(K,) the rows of the log that are in each cell."""
-    of = cells.of.astype(np.min_scalar_type(len(cells)))  # of small numbers: a radix sort
-    return np.split(np.argsort(of, kind="stable"), np.cumsum(cells.rows)[:-1])
-
-
 def cells_of(log: Log, periods: Periods, trained: Ints, now: int) -> Cells:
     """trained (V,): number of the period in which each version's training data ends. now: seconds UTC. Raises BadInput
     for more than `MOST` cells that count."""

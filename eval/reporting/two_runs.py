@@ -1,7 +1,6 @@
 """Two sets of runs on the same streams against each other: `driftline compare`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from driftline.curate.core.errors import BadConfig
 from driftline.eval import outcomes
 from driftline.eval import rows as row_files
 from driftline.eval.plotting.charts import Section
-from driftline.eval.protocol import OF_LOGS, Document, primary_of
+from driftline.eval.protocol import Document, primary_of
 from driftline.eval.reporting.markup import Cell, render, table
 from driftline.eval.reporting.report import document_of, write
 from driftline.eval.reporting.text import ends, p_text, points
@@ -51,7 +50,6 @@ def two_runs(
     entries = []
     for key in sorted(common):
         shared, left_out = _of_common_seeds([of[key] for of in grouped])
-        shared = _of_common_tests(shared, paths)
         stream = by_digest.get(key[0])
         both = [
             document_of(runs, key, stream, few=False) | {"side": name, "skipped": [], "unread": unread}
@@ -80,17 +78,6 @@ def _of_common_seeds(sides: Sequence[Sequence[Run]]) -> tuple[list[list[Run]], d
     return shared, left_out
 
 
-def _of_common_tests(sides: list[list[Run]], paths: Sequence[Path]) -> list[list[Run]]:
-    """Of versions of a log, which answer at other times, the tests of the periods that both answered in."""
-    if sides[0][0].about["protocol"] != OF_LOGS:
-        return sides
-    tested = [{row.tested_on for run in side for row in run.rows} for side in sides]
-    if not (common := set.intersection(*tested)):
-        problem = f"No period has labels of both {paths[0]} and {paths[1]}."
-        raise BadConfig(problem, "Expected one in which both versions answered.", "driftline age says how each ages.")
-    return [[replace(run, rows=[row for row in run.rows if row.tested_on in common]) for run in side] for side in sides]
-
-
 def _differences(
     sides: Sequence[Sequence[Run]], documents: Sequence[Document], clusters: Array | None,
     left_out: Mapping[str, Sequence[int]],
@@ -111,9 +98,7 @@ def _differences(
         tested = compare([b, a], clusters) if whole else None
         of = [] if tested is None else [tested.difference.low, tested.difference.high]
         interval = [float(end[0, 1]) for end in of if np.isfinite(end[0, 1])]
-        # The versions of a log are these trained models: no seed would make others.
-        alone = tested is not None and about["protocol"] == OF_LOGS
-        p = np.nan if tested is None else (tested.p_outcomes if alone else tested.p_score)[0, 1]
+        p = np.nan if tested is None else tested.p_score[0, 1]
         entries.append({
             "protocol": about["protocol"], "stream": about["stream"]["name"], "learner": name, "score": score.name,
             "a": before, "b": after, "p": None if np.isnan(p) else float(p),

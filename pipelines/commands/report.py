@@ -171,7 +171,7 @@ def _text(item: dict[str, object]) -> str:
 def age(
     log: Sequence[Place], *, out: Place | None = None, versions: Place | None = None, labels: Sequence[Place] = (),
     columns: str | None = None, period: str = "auto", until: str | None = None, cost_error: float | None = None,
-    cost_retrain: float | None = None, alarm: str | None = None, runs: Place | None = None,
+    cost_retrain: float | None = None, alarm: str | None = None,
 ) -> Shown[Answer]:  # fmt: skip
     """Say how fast accuracy of a model in service falls, from its log.
 
@@ -189,14 +189,12 @@ def age(
     cost_retrain Y: Cost of training a version, in the same currency.
     alarm LIMIT: Exit with 4 if the 95 % interval lies beyond it: accuracy, forecast, slope, half_life_days, as in
         'accuracy<0.8'.
-    runs DIR: Write each version as a run, which compare and report read.
     """
     from driftline.eval.logs.age import aged as aged_of
-    from driftline.eval.reporting.logs.ages import write, write_runs
+    from driftline.eval.reporting.logs.ages import write
     from driftline.eval.reporting.logs.document import document, limit_of
 
     place = None if out is None else guarded_out(path_of(out), "age", ("", ".html"))
-    folder = None if runs is None else guarded_out(path_of(runs), "rows", option="--runs")
     if alarm is not None:
         limit_of(alarm)
     of_versions = None if versions is None else path_of(versions)
@@ -210,10 +208,6 @@ def age(
         page = write(aged, place, alarm)
         result |= {"out": str(place), "page": str(page)}
         text.append(f"page: {page}")
-    if folder is not None:
-        folders = [str(run) for run in write_runs(aged, folder)]
-        result["runs"] = folders
-        text.append(f"runs: {', '.join(folders)}")
     crossed = alarm is not None and result["alarm"]["crossed"]
     if alarm is not None:
         text.append(f"Alarm: {alarm} is {'' if crossed else 'not '}crossed. {result['alarm']['because']}")

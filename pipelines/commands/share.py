@@ -21,7 +21,7 @@ Answer = dict[str, Any]
 def submit(
     runs: Sequence[Place], *, name: str, out: Place, contact: str = "", code: Sequence[Place] = (), plugin: Names = ()
 ) -> Shown[Answer]:
-    """Pack rows, hashes and the environment into one file.
+    """Pack rows and their hashes into one file.
 
     name TEXT: The name on the leaderboard.
     out FILE.zip: The file to hand in.

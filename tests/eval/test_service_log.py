@@ -23,8 +23,6 @@ from driftline.eval import outcomes
 from driftline.eval.logs.cells import wilson
 from driftline.eval.logs.reading import read_log
 from driftline.eval.logs.trend import half_life, line
-from driftline.eval.protocols.served import Served
-from driftline.eval.rows import Row
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.ageing import ageing
 from driftline.stream_builder.stream import Stream
@@ -307,51 +305,6 @@ def test_logs_of_many_years_with_few_labels_a_month_are_cut_into_years() -> None
     assert aged(numbers, versions={"v1": "2000"}, period="year")["cells"][0]["from"] == "2000-01-01"
     twice = [row | {"id": f"{k}-{row['id']}"} for k in range(2) for row in years]
     assert aged(twice, versions={"v1": "2000"})["period"] == "month"
-
-
-def in_shadow() -> Rows:
-    """Two versions that answer the same 300 inputs in each of four months; of v1 one month more."""
-    rng, rows = np.random.default_rng(0), []
-    for month in (1, 2, 3, 4, 5):
-        hard, label = rng.random(300), rng.integers(0, 4, 300)
-        for version, skill in (("v1", 0.80), ("v2", 0.86)):
-            right = hard < skill
-            rows += [{"time": f"2026-0{month}-10", "id": f"{month}-{i}", "version": version, "label": str(label[i]),
-                      "prediction": str(label[i] if right[i] else (label[i] + 1) % 4)}
-                     for i in range(300) if version == "v1" or month < 5]  # fmt: skip
-    return rows
-
-
-def test_two_versions_of_a_log_are_compared_on_the_inputs_that_both_answered(tmp_path: Path) -> None:
-    pd.DataFrame(in_shadow()).to_parquet(tmp_path / "log.parquet")
-    (tmp_path / "versions.csv").write_text("version,trained_to\nv1,2026-01-01\nv2,2026-01-01\n")
-    words = ("age", "log.parquet", "--versions", "versions.csv", "--runs", "runs")
-    assert driftline(*words, here=tmp_path).returncode == 0
-    done = driftline("compare", "runs/v1", "runs/v2", "--json", here=tmp_path)
-    assert done.returncode == 0, done.stderr
-    (difference,) = json.loads(done.stdout)["differences"]
-    rows = pd.DataFrame(in_shadow())
-    right = (rows["prediction"] == rows["label"])[rows["time"] < "2026-05"].groupby(rows["version"]).mean()
-    assert [difference[side] for side in ("a", "b")] == pytest.approx(right.tolist())
-    assert difference["settings"] == {"version": ["v1", "v2"]}
-    assert difference["p"] < 1e-6
-    low, high = difference["interval"]
-    own = (right["v2"] - right["v1"]) * (1 - right["v2"] + right["v1"]) / 1200  # v2 is right where v1 is
-    assert high - low == pytest.approx(2 * 1.96 * own**0.5, rel=0.02)
-    assert driftline("report", "runs", "--out", "report", here=tmp_path).returncode == 0
-
-
-def test_rows_of_other_steps_are_refused() -> None:
-    for row in (Row("9", 5, 3, learned_to=0), Row("x", 5, 3, learned_to=0), Row("0", 0, 0, learned_to=0)):
-        with pytest.raises(DriftlineError, match="A run of 3 steps has rows of others, or of no samples"):
-            Served().score([row], 3)
-
-
-def test_versions_that_never_answered_in_one_month_are_not_compared(tmp_path: Path) -> None:
-    dl.age(pd.DataFrame(example(without=("v1", 4))), versions=VERSIONS).runs(tmp_path)
-    done = driftline("compare", "v1", "v2", here=tmp_path)
-    assert done.returncode == 2
-    assert "No period has labels of both v1 and v2." in done.stderr
 
 
 def test_a_fall_of_five_points_is_named_within_the_labels_that_theory_asks_for() -> None:
