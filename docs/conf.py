@@ -61,7 +61,7 @@ def commands() -> str:
     from typer.testing import CliRunner
 
     from driftline.pipelines.cli.app import app, called
-    from driftline.pipelines.cli.imports import add_imports
+    from driftline.pipelines.cli.makers import add_imports
 
     add_imports([])
 

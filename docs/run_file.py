@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 from driftline.curate.core.settings import Section, expected, keys_of
 from driftline.curate.sources import SOURCES
 from driftline.curate.sources.base import Source
-from driftline.pipelines.config.schema import Config
+from driftline.pipelines.config.loader import Config
 
 HEAD = """# The run file
 

@@ -3,7 +3,7 @@
     import driftline as dl
 
     run = dl.init("photos2024", settings={"collection.path": "../album"})
-    run.run()
+    dl.run(run)
     stream = dl.from_release(run.release()).save("stream")
     results = dl.evaluate(stream, "clear-iid", ["nearest-mean", "er"], seeds=3, out="runs")
     dl.report(results, "report")

@@ -3,7 +3,7 @@
 import driftline as dl
 
 run = dl.demo("demo")  # photos, download, retrieval, simulated workers, release
-for stage in run.status():
+for stage in dl.status(run)["stages"]:
     print(stage["stage"], stage["state"], stage["counts"])
 release = run.release()
 print(f"{release.name}: {len(release.table)} images of {len(release.classes)} classes")

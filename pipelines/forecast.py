@@ -26,7 +26,7 @@ from driftline.curate.embedding.features import encoder_name
 from driftline.curate.encoders.weights import KNOWN, hub, hub_answers, is_here, repository_of, unreachable
 from driftline.curate.fetch.address_guard import mostly_private
 from driftline.curate.fetch.job import rules_of
-from driftline.curate.metadata.clocks import PRECISION, contradicted, reset_clocks
+from driftline.curate.metadata.clocks import contradicted, reset_clocks
 from driftline.curate.metadata.schema import TABLE, judge_times, whole
 from driftline.curate.sources.base import FileSource, Workplace
 from driftline.curate.sources.folder import Folder
@@ -44,7 +44,6 @@ from driftline.pipelines.stages.filter import FilterTable
 MOST, MOST_FILES = 100_000, 20_000  # records that are read: of a table, which are the first; of photos, evenly spread
 HEAD = 4 << 20  # bytes of a text file that are read to estimate its lines
 OPENERS: dict[str, Callable[..., Any]] = {".bz2": bz2.open, ".gz": gzip.open}
-ZONES = 14 * 3600  # seconds that a clock may be from UTC
 LOOKED_AT = 1_000  # photos whose bytes are counted
 TYPICAL = 120_000  # bytes of a photo behind an address: Flickr's medium size
 LOOKED_UP = 5_000  # addresses that the store is asked about
@@ -92,7 +91,7 @@ def forecast(context: Context, plans: Sequence[Verdict], borders: Mapping[str, A
     if addresses and known and known["answered"]:
         share, basis = known["images"] / known["answered"], f"{known['answered']:,} addresses that the store knows"
     photos: int | None = None
-    pieces: dict[str, Any] = dict.fromkeys(("buckets", "undecided", "thin", "near_borders"))
+    pieces: dict[str, Any] = dict.fromkeys(("buckets", "undecided", "thin"))
     if sample is not None:
         sample = replace(sample, photos=sample.photos * share)
         photos = round(min(sample.photos, context.config.fetch.stop_after or sample.photos))
@@ -218,15 +217,14 @@ def _filtered(
 
 
 def _cut(context: Context, sample: Sample, again: bool, borders: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Name and photos of each labelled bucket; and how many photos may be in several ("undecided"), wait for others of
-    their period ("thin"), or show a clock of unknown offset within 14 hours of a border ("near_borders": only these may
-    be in the wrong bucket). again: by the settings, or the borders that the run keeps; else as the finished stage did.
+    """Name and photos of each labelled bucket; and how many photos may be in several ("undecided"), or wait for others
+    of their period ("thin"). again: by the settings, or the borders that the run keeps; else as the finished stage did.
     borders: instead of these. Raises Shortage if no photo is in a bucket."""
     table, settings = sample.table, context.config.buckets
     if not len(table):
         drops = reasons_text(sample.dropped)
         raise Shortage(f"No photo is left of {sample.known_by} (filter drops {drops}).", "Expected dated photos.")
-    share, near = sample.photos / len(table), None
+    share = sample.photos / len(table)
     settings = settings.model_copy(update={"min_photos": max(1, round(settings.min_photos / share))})  # of a sample
     if not again:
         finished = settings.labelled(read_json(folder_of(context.root, "bucket") / "buckets.json"))
@@ -242,21 +240,9 @@ def _cut(context: Context, sample: Sample, again: bool, borders: Mapping[str, An
     if not (number >= 0).any():
         problem = f"None of {len(table):,} photos is in a bucket (date_undecided {undecided:,})."
         raise Shortage(problem, "", "Compare buckets with the dates of the photos.")
-    if isinstance(context.config.collection, Folder) and "extra" in table.column_names:
-        clocks = times.first[[_is_local_clock(extra or "") for extra in table["extra"].to_pylist()]]
-        ends = {border for bucket in buckets for border in (bucket.start, bucket.end) if border is not None}
-        at_borders = np.array(sorted(ends), np.int64)
-        first, last = (np.searchsorted(at_borders, clocks + zone, "left") for zone in (-ZONES, ZONES))
-        near = int((first < last).sum())
     labelled = settings.labelled([bucket.plain() for bucket in buckets])
     sizes = [{"name": b["name"], "photos": round(b["count"] * share)} for b in labelled]
-    return {"buckets": sizes, "undecided": undecided, "thin": thin, "near_borders": near}
-
-
-def _is_local_clock(extra: str) -> bool:
-    """Whether a photo's record says the time of a clock, and not how far it is from UTC."""
-    match = PRECISION.search(extra)
-    return match is not None and match[1] in ("minute", "second") and '"date_offset"' not in extra
+    return {"buckets": sizes, "undecided": undecided, "thin": thin}
 
 
 def _without_licence(context: Context, table: pa.Table, problems: dict[str, None]) -> dict[str, int] | None:

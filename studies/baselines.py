@@ -79,7 +79,7 @@ def photo_world(data: Path, out: Path, download: bool) -> Stream:
 
 
 def banking77(data: Path, out: Path, download: bool) -> Stream:
-    """`driftline stream from-dataset banking77 --encoder ngrams:256`."""
+    """`driftline stream from-dataset banking77`, encoded by `ngrams:256`."""
     texts = from_dataset(open_dataset("banking77", Options(data_dir=data, download=download)))
     stream = encode(texts, spec_of("ngrams:256").load(), "ngrams:256")
     return stream.save(out / "stream", {**stream.facts, **BANKING77, **seen("ngrams", "256").facts()})

@@ -27,10 +27,10 @@ from driftline.curate.validation.asking import PLATFORMS
 from driftline.eval.learners import LEARNERS
 from driftline.eval.protocol import PROTOCOLS
 from driftline.pipelines.cli.app import app
-from driftline.pipelines.cli.imports import add_imports
 from driftline.pipelines.cli.listing import REGISTRIES
+from driftline.pipelines.cli.makers import add_imports
 from driftline.pipelines.config import presets
-from driftline.pipelines.config.schema import Config
+from driftline.pipelines.config.loader import Config
 from driftline.pipelines.demo.draw import photo
 from driftline.pipelines.stages import STAGES
 from driftline.stream_builder.export import EXPORTS as STREAM_EXPORTS

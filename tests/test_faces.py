@@ -17,7 +17,7 @@ import typer
 import driftline
 from driftline.curate.core.errors import BadConfig
 from driftline.pipelines.cli.app import app
-from driftline.pipelines.cli.imports import add_imports
+from driftline.pipelines.cli.makers import add_imports
 
 
 def commands(command: Any, path: str = "") -> dict[str, Any]:

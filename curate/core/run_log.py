@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from driftline.curate.core.errors import Unfinished, without_secrets
+from driftline.curate.core.errors import without_secrets
 
 Tick = Callable[[int], None]
 
@@ -21,8 +21,6 @@ class RunLog:
 
     def __init__(self, path: Path | None = None, quiet: bool = False, verbose: bool = False) -> None:
         self.path, self.quiet, self.verbose = path, quiet, verbose
-        self.end: float | None = None
-        """monotonic seconds at which work stops as unfinished, at the next step of a progress; None: never"""
 
     def write(self, event: str, **fields: Any) -> None:
         """Append an event with its time (seconds since the epoch, UTC)."""
@@ -41,16 +39,11 @@ class RunLog:
             print(without_secrets(text), file=sys.stderr, flush=True)
         self.write("said", text=text, **fields)
 
-    def _check_time(self) -> None:
-        if self.end is not None and time.monotonic() > self.end:
-            raise Unfinished("The time is used up.", "", "The same command goes on; what was done is kept.")
-
     @contextmanager
     def progress(self, what: str, total: int | None, unit: str = "records") -> Iterator[Tick]:
         """Yield a function that advances the progress of `what` by n of `total` units (None: unknown)."""
         started = last = time.monotonic()
         done = 0
-        self._check_time()
         self.write("begin", what=what, total=total, unit=unit)
         terminal = not self.quiet and sys.stderr.isatty()
         with _bar(what, total, unit) if terminal else nullcontext() as advance:
@@ -58,7 +51,6 @@ class RunLog:
             def tick(n: int) -> None:
                 nonlocal done, last
                 done += n
-                self._check_time()
                 now = time.monotonic()
                 if advance is not None:
                     advance(n)

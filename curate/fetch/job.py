@@ -33,8 +33,6 @@ class Again:
     """reasons of such misses"""
     earlier: Path
     """folder with shards of the same rows, whose images and other misses are kept"""
-    before: int | None = None
-    """only addresses that were last asked before this time (seconds since 1970), by the store; None: all"""
 
     def asks(self, index: pa.Table, rows: pa.Table) -> bool:
         """Whether an earlier shard with this index lacks some of `rows`, or has such a miss."""

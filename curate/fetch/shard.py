@@ -157,10 +157,9 @@ def _recall(shard: Shard, part: pa.Table, spool: Spool) -> pa.Table:
         return part
     images = dict(read_images(shard.again.earlier, index, shard.number))
     left = []
-    recent = _recent(shard, part)
     columns = ("id", "row", "fault", "detail", "member", "source_sha256", "changes")
     for id_, row, fault, detail, member, source, changes in rows_of(index, *columns):
-        left.append(fault in shard.again.reasons and row not in recent)
+        left.append(fault in shard.again.reasons)
         if member is not None:
             spool.keep(row, Download(images[id_]))
             spool.known[row] = Outcome(b"", detail=detail, source_sha256=source, changes=changes)
@@ -169,16 +168,6 @@ def _recall(shard: Shard, part: pa.Table, spool: Spool) -> pa.Table:
         else:
             spool.misses[row] = Download(None, fault, detail)
     return part.filter(pa.array(left))
-
-
-def _recent(shard: Shard, part: pa.Table) -> set[int]:
-    """Rows that were asked too recently to be asked again."""
-    if shard.store is None or shard.again is None or (before := shard.again.before) is None:
-        return set()
-    urls = {row: url for row, url in rows_of(part, "row", "url") if url is not None}
-    with open_store(shard.store.folder) as store:
-        stored = outcomes(store, urls.values())
-    return {row for row, url in urls.items() if url in stored and stored[url].time >= before}
 
 
 def _from_store(shard: Shard, part: pa.Table, rules: bytes, spool: Spool) -> dict[int, str]:

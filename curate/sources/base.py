@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
@@ -47,8 +47,6 @@ class Source(Section):
 
     source: str = ""
     """where the photos are listed, one of driftline list sources, or package.module:Name"""
-    gone: Annotated[Literal["drop", "keep"], PLACE] = "drop"
-    """rows that the source has no more when driftline grow reads it: they leave the run (drop) or stay (keep)"""
     records_version: ClassVar[int] = 1
     """raised when the same settings and content yield other records, so that runs read them again"""
 

@@ -39,8 +39,6 @@ NETWORK = {"net": "resnet50", "weights": "tv_in1k", "lr": 0.005, "weight_decay":
 OF_IMAGES = ("net", "weights", "lr")  # of NETWORK: a stream of other samples has no use for them
 INSTAGRAM = {"weights": "fb_swsl_ig1b_ft_in1k"}  # [sec. 3.3]
 
-TEXT_ENCODERS = {"ocrr": "sentence:BAAI/bge-large-en-v1.5"}  # preset → encoder of its paper, for streams of texts
-
 Preset = Mapping[tuple[str, ...], Mapping[str, Any]]
 
 

@@ -49,7 +49,7 @@ def check_stream(learner: Learner, stream: Stream) -> None:
     needs = learner.needs
     if stream.x_shape == () and not needs.texts:
         problem = f"It learns from vectors; {stream.name!r} holds texts."
-        raise IncompatibleStream(problem, "", "Encode them: stream from-dataset --encoder, or eval --encoder.")
+        raise IncompatibleStream(problem, "", "Encode them: driftline stream encode.")
     if needs.unlabelled and stream.prior is None and all(step.unlabelled is None for step in stream.steps):
         raise IncompatibleStream(
             f"It needs unlabelled samples; {stream.name!r} has none.",

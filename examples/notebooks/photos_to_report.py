@@ -12,7 +12,7 @@
 # Dated photos become a benchmark, and classifiers are evaluated on it: how well do they know photos that are newer than
 # their training? The DataFrame here lists 192 pictures that come with driftline: fruit, painted from 1904 to 1942 (USDA
 # Pomological Watercolor Collection, public domain). For your own photos change `frame` and `concepts`; for a folder
-# whose photos have dates, give `collection.path` instead of a DataFrame.
+# whose photos have dates, give `collection.path` alone.
 
 # %%
 import subprocess
@@ -56,11 +56,14 @@ frame
 # (`validation.method: catalogue`); with `crowd`, people answer on a local page. `embed.model` is any open_clip name.
 
 # %%
+Path("mine").mkdir(exist_ok=True)
+frame.to_parquet("mine/photos.parquet")
+columns = {name: name for name in frame.columns} | {"uploaded": "taken"}
 run = dl.init(
     "mine",
-    frame,
     force=True,
     settings={
+        "collection": {"source": "parquet", "path": "photos.parquet", "root": "..", "columns": columns},
         "buckets": {"kind": "cuts", "cuts": list(CUTS), "unlabelled": []},
         "embed": {"model": "driftline-photo-world", "weights": None},
         "retrieve": {
@@ -75,8 +78,7 @@ run = dl.init(
         "release": {"name": "my-photos", "per_class": 12, "short": "fewer"},
     },
 )
-run.run()
-run
+pd.DataFrame(dl.run(run)["stages"])
 
 # %%
 release = run.release()

@@ -59,7 +59,7 @@ run = dl.init(
         "retrieve": {"per_class": 8, "background_share": 0, "concepts": [{"name": "phone", "prompts": ["a phone"]}]},
     },
 )
-run.run(until="embed")
+dl.run(run, until="embed")
 run
 
 # %% [markdown]

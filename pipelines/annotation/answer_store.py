@@ -2,7 +2,6 @@
 
 import json
 import sqlite3
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -17,24 +16,19 @@ from driftline.curate.core.seeding import rng_for
 from driftline.curate.validation.answers.answers import hashed
 from driftline.curate.validation.asking.batches import NONE, write_results
 
-FORMAT = 2
+FORMAT = 3
 OLD = "Export its answers with the driftline that wrote it (annotate DIR --export), then rename it: the CSV counts."
-LONGEST = 500  # characters of a comment
 COLUMNS = (
     "HITId", "AssignmentId", "WorkerId", "AssignmentStatus", "SubmitTime", "WorkTimeInSeconds", "Input.batch",
     "Input.item", "Answer.labels", "Answer.sensitive", "Answer.shown",
 )  # fmt: skip
-AGREEMENT_SECONDS = 5.0  # between two computations of the agreement
-RECENT = 2000  # last screens, whose images the agreement counts
 SCHEMA = """
 CREATE TABLE answers (
     annotator TEXT NOT NULL, item TEXT NOT NULL, labels TEXT NOT NULL, sensitive INTEGER NOT NULL,
     seconds INTEGER NOT NULL, number INTEGER NOT NULL, page TEXT NOT NULL, undone INTEGER NOT NULL,
     PRIMARY KEY (annotator, item)
 );
-CREATE TABLE skipped (
-    annotator TEXT NOT NULL, item TEXT NOT NULL, comment TEXT NOT NULL, PRIMARY KEY (annotator, item)
-);
+CREATE TABLE skipped (annotator TEXT NOT NULL, item TEXT NOT NULL, PRIMARY KEY (annotator, item));
 CREATE TABLE shown (
     annotator TEXT NOT NULL, item TEXT NOT NULL, said TEXT NOT NULL, PRIMARY KEY (annotator, item)
 );
@@ -60,10 +54,6 @@ class Progress:
     """items that the annotator has answered"""
     total: int
     """items that the annotator is asked"""
-    agreement: float | None
-    """share of equal pairs of answers to the items of the last RECENT screens; None without pairs"""
-    pace: float | None
-    """images a minute of this annotator; None before the first second"""
 
 
 def unstored(path: Path, error: Exception) -> BadInput:
@@ -98,7 +88,6 @@ class AnswerStore:
         self._lock = Lock()
         self._queues: dict[str, list[str]] = {}
         self._closed: tuple[int | None, set[str]] = None, set()  # as of this version of the file
-        self._agreed: tuple[float, float | None] = (float("-inf"), None)
         self._database = connect(path, check_same_thread=False, isolation_level=None)
         try:
             if not self._database.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
@@ -191,20 +180,12 @@ class AnswerStore:
         with self._lock:
             self._database.execute("INSERT OR REPLACE INTO shown VALUES (?, ?, ?)", (annotator, item, note))
 
-    def skip(self, annotator: str, item: str, comment: str) -> None:
-        """Put an item at the end of this annotator's queue, with a comment ("": none) that the export lists.
-
-        Raises BadInput for an item that is not in the batch.
-        """
+    def skip(self, annotator: str, item: str) -> None:
+        """Put an item at the end of this annotator's queue. Raises BadInput for an item that is not in the batch."""
         if item not in self.batch["items"]:
             raise BadInput(f"The item {item!r} is not in the batch.")
-        text = " ".join(comment.split())[:LONGEST]
         with self._lock:
-            self._database.execute(
-                "INSERT INTO skipped VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET comment = excluded.comment "
-                "WHERE excluded.comment <> ''",
-                (annotator, item, text),
-            )
+            self._database.execute("INSERT OR IGNORE INTO skipped VALUES (?, ?)", (annotator, item))
 
     def _skipped(self, annotator: str) -> set[str]:
         return {r[0] for r in self._database.execute("SELECT item FROM skipped WHERE annotator = ?", (annotator,))}
@@ -284,31 +265,10 @@ class AnswerStore:
         return int(self._database.execute("SELECT COUNT(*) FROM own").fetchone()[0])
 
     def progress(self, annotator: str) -> Progress:
-        """How far this annotator is, and how far annotators agree (computed every few seconds)."""
-        now = time.monotonic()
-        if now - self._agreed[0] > AGREEMENT_SECONDS:
-            self._agreed = (now, self._agreement())
+        """How far this annotator is."""
         left = len(self.queue(annotator)) - len(self._done(annotator).intersection(self.queue(annotator)))
-        timed = "SELECT COUNT(*), COALESCE(SUM(seconds), 0) FROM own WHERE annotator = ?"
-        done, seconds = self._database.execute(timed, (annotator,)).fetchone()
-        return Progress(done, done + left, self._agreed[1], 60 * done / seconds if seconds else None)
-
-    def _agreement(self) -> float | None:
-        recent = """WITH votes AS (SELECT item, COUNT(*) AS n FROM own WHERE item IN (SELECT item FROM answers
-            WHERE number > (SELECT MAX(number) FROM answers) - ?) GROUP BY item, labels),
-            items AS (SELECT SUM(n) AS n FROM votes GROUP BY item)
-            SELECT (SELECT SUM(n * (n - 1)) FROM votes), (SELECT SUM(n * (n - 1)) FROM items)"""
-        same, pairs = self._database.execute(recent, (RECENT,)).fetchone()
-        return same / pairs if pairs else None
-
-    def comments(self) -> list[dict[str, Any]]:
-        """Photo, annotator and comment of every skipped image that has a comment."""
-        query = "SELECT item, annotator, comment FROM skipped WHERE comment != '' ORDER BY item, annotator"
-        return [
-            {"photo": self.batch["items"][i], "annotator": who, "comment": text}
-            for i, who, text in self._database.execute(query)
-            if i in self.batch["items"]  # it may have been withdrawn
-        ]
+        (done,) = self._database.execute("SELECT COUNT(*) FROM own WHERE annotator = ?", (annotator,)).fetchone()
+        return Progress(done, done + left)
 
     def rows(self) -> list[tuple[Any, ...]]:
         """All answers as lines of a results file, cells of COLUMNS: also those that were taken back."""

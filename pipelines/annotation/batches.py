@@ -28,15 +28,7 @@ from driftline.curate.validation.settings import PRICES
 from driftline.pipelines.annotation.answer_store import COLUMNS, AnswerStore, unstored
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import folder_of
-from driftline.pipelines.stages.ask import (
-    Ask,
-    answers_of,
-    gold_of,
-    items_of,
-    judged_of,
-    results_files,
-    standing_of,
-)
+from driftline.pipelines.stages import ask
 
 MAX_INLINE = 65_000  # bytes of an image that is put into its own URL
 
@@ -86,7 +78,7 @@ def open_batch(context: Context) -> OpenBatch:
         if facts["after"] != last:  # it follows a batch of other settings
             break
         batch, last = _after(batch, later, batch.number + 1, facts), facts["batch"]
-    if gone := {one.id for one in withdrawals(context.root / NAME)} | standing_of(context).answered():
+    if gone := {one.id for one in withdrawals(context.root / NAME)} | ask.standing_of(context).answered():
         items = {item: id_ for item, id_ in batch.facts["items"].items() if id_ not in gone}
         batch = replace(batch, facts=batch.facts | {"items": items})
     return batch
@@ -135,13 +127,13 @@ def answers_so_far(context: Context, facts: dict[str, Any]) -> tuple[list[dict[s
     The answers are those of the local page, of results files, and to other batches whose page counts. No file of the
     run changes.
     """
-    lines = read_lines(results_files(context))
+    lines = read_lines(ask.results_files(context))
     for path, _ in local_files(context):
         with closing(AnswerStore(path)) as store:
             local = [(str(path), dict(zip(COLUMNS, map(str, row), strict=True))) for row in store.rows()]
         lines[path.stem] = [*local, *lines.get(path.stem, [])]
     own = lines.get(facts["batch"], [])
-    stored = answers_of(context, folder_of(context.root, "bucket"), make=False)
+    stored = ask.answers_of(context, folder_of(context.root, "bucket"), make=False)
     is_there = (stored.place.folder / "index.sqlite").is_file()  # a plan makes no store
     shown = [line for line in own if line[1].get("Input.item") in facts["items"]]  # not what was withdrawn since
     table = read_answers(shown, facts, stored.key)
@@ -159,11 +151,11 @@ def questions(context: Context, batch: OpenBatch | None = None) -> dict[str, Any
     settings = context.config.validation
     if settings.method != "crowd":
         return None
-    inputs = {name: folder_of(context.root, name) for name in Ask.needs}
-    items = items_of(inputs["retrieve"]).to_pylist()
+    inputs = {name: folder_of(context.root, name) for name in ask.Ask.needs}
+    items = ask.items_of(inputs["retrieve"]).to_pylist()
     asked, unasked = {item["id"]: item["id"] for item in items}, False
     if settings.skip_people != "never":
-        judged, alone = judged_of(context, sorted(asked), inputs, ask=False)
+        judged, alone = ask.judged_of(context, sorted(asked), inputs, ask=False)
         endpoints = [JUDGE + judge.name for judge in settings.judges if judge.kind == "endpoint"]
         unasked = any(judged["worker"].to_pylist().count(name) < len(asked) for name in endpoints)
         asked = {id_: id_ for id_ in asked if alone.asks(id_)}
@@ -171,10 +163,10 @@ def questions(context: Context, batch: OpenBatch | None = None) -> dict[str, Any
     rows, own = answers_so_far(context, facts)
     answers = Counter(row["id"] for row in rows)
     begun = own or facts.get("after") is not None  # its gold questions are drawn already
-    ids = set(facts["items"].values() if begun else asked) - standing_of(context).answered()
+    ids = set(facts["items"].values() if begun else asked) - ask.standing_of(context).answered()
     left = {id_ for id_ in ids if answers[id_] < settings.workers}
     shown = [] if begun else [item for item in items if item["id"] in left]
-    gold = set(gold_of(context, shown, inputs["bucket"], set())) if shown else set()
+    gold = set(ask.gold_of(context, shown, inputs["bucket"], set())) if shown else set()
     basis = "the candidates; judges have not answered all" if unasked else "the candidates"
     return priced(context, len(left | gold), len(gold - left), unasked, basis)
 

@@ -12,7 +12,6 @@ import unicodedata
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from threading import Lock
 from typing import Any
 from urllib.parse import parse_qs, quote
 
@@ -20,7 +19,6 @@ from markupsafe import escape
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp
 
-from driftline.curate.core.atomic_io import write_secret
 from driftline.curate.core.errors import BadInput, DriftlineError, shortened
 from driftline.curate.foreign.names import is_count, one_form
 from driftline.curate.retrieval.settings import BACKGROUND
@@ -91,12 +89,12 @@ class Pages:
     """What the page shows, and what it stores. A method answers the path of its name."""
 
     def __init__(self, context: Context) -> None:
-        self.context, self._noting = context, Lock()
+        self.context = context
         self.store = answer_store_of(context)
         batch = open_batch(context)
         self.images, self.before = batch.images(), len(batch.before)
         self.results = context.root / context.config.validation.answers / f"{batch.name('annotate')}.csv"
-        self.page, self.bar = (template(PACKAGE, f"{name}.html.j2", share=share_text) for name in ("annotate", "asked"))
+        self.page, self.bar = (template(PACKAGE, f"{name}.html.j2") for name in ("annotate", "asked"))
         self.question = question_page(context.config.retrieve.complete_concepts())
         grid = grid_of(context)
         self.candidates: dict[str, list[str]] = {}  # concept → its items
@@ -204,11 +202,8 @@ class Pages:
         return form.back()
 
     def skip(self, body: bytes) -> Response:
-        """With a comment, which may be empty."""
         form = Form.of(body)
-        with self._noting:  # one writes the file
-            self.store.skip(form.annotator, form.text("item"), form.text("comment"))
-            write_secret(self.store.path.with_suffix(".comments.json"), self.store.comments())
+        self.store.skip(form.annotator, form.text("item"))
         return form.back()
 
     def undo(self, body: bytes) -> Response:
@@ -248,11 +243,6 @@ def person_name(text: str) -> str:
             f"Expected a name of 1 to {PERSON} printable characters that does not begin with =, +, - or @.",
         )
     return name
-
-
-def share_text(value: float | None) -> str:
-    """0.8 → "80%"; None → "–"."""
-    return "–" if value is None else f"{value:.0%}"
 
 
 @dataclass(frozen=True)

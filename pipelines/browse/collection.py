@@ -4,7 +4,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from pathlib import Path
 from threading import Lock
 from typing import Any, Generic, TypeVar
 
@@ -13,8 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.errors import without_secrets
-from driftline.curate.embedding.vector_store import VectorFile
-from driftline.curate.encoders import Encoder
 from driftline.pipelines.reporting.photos import quoted
 from driftline.pipelines.run.stage import Context
 
@@ -29,12 +26,10 @@ FACETS = {
     "class": "Class",
     "reason": "Why it was dropped",
     "verdict": "Verdict",
-    "judge": "Judge",
     "split": "Split",
     "licence": "Licence",
     "uploader": "Uploader",
 }
-LISTS = ("judge",)  # columns with several values for a photo
 COLUMNS = (
     "id", "uploaded", "precision", "title", "place", "url", "page_url", "path", "shard", "member", "vector", *FACETS,
 )  # fmt: skip
@@ -53,16 +48,10 @@ class Source:
     """labels of the time buckets, in order"""
     picture: Callable[[Row], bytes | None]
     """a row of the table → bytes of its image; None if there is no image on this machine"""
-    vectors: tuple[VectorFile, ...] = ()
-    """vectors of the photos; the column `vector` counts through all of them"""
-    encoder: Callable[[], Encoder] | None = None
-    """loads the model of the vectors, which also reads texts"""
     context: Context | None = None
     """of a run"""
     trace: Callable[[str], Mapping[str, Any]] | None = None
     """id → history of a photo"""
-    inputs: Sequence[Path] = ()
-    """files on which the table depends"""
     settle: Callable[[str, str], None] | None = None
     """id and date → keeps the date of a photo that may be in several buckets"""
     withdrawn: Callable[[], Callable[[Row], bool]] = lambda: lambda row: False
@@ -93,15 +82,9 @@ class Collection:
             if self.span is None and low is not None:
                 self.span = int(low), int(high)
         (self.dated,) = self.rows("SELECT count(uploaded) FROM photos")[0]
-        self.facets = [name for name in FACETS if self._several(name)]
-
-    def _several(self, name: str) -> bool:
-        column = quoted(name)
-        some = f"unnest({column})" if name in LISTS else column
-        if name in LISTS and not self.rows(f"SELECT 1 FROM photos WHERE {column} IS NOT NULL LIMIT 1"):
-            return False
-        values = self.rows(f"SELECT DISTINCT {some} FROM photos LIMIT 2")
-        return len(values) > 1
+        self.facets = [
+            name for name in FACETS if len(self.rows(f"SELECT DISTINCT {quoted(name)} FROM photos LIMIT 2")) > 1
+        ]
 
     def rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """All rows of a query."""
@@ -155,7 +138,7 @@ def _typed(database: duckdb.DuckDBPyConnection, name: str, present: bool) -> str
     column = quoted(name)
     if not present:
         return f"NULL::VARCHAR AS {column}"
-    if name not in FACETS or name in LISTS:
+    if name not in FACETS:
         return column
     kind = quoted(f"kind of {name}")
     values = f"SELECT DISTINCT {column} FROM ordered WHERE {column} IS NOT NULL ORDER BY 1"

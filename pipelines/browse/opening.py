@@ -10,22 +10,19 @@ import pyarrow as pa
 
 from driftline.curate.bucketing.settled import settle, settled_dates
 from driftline.curate.core.atomic_io import read_json
-from driftline.curate.core.errors import DriftlineError, MissingFile
-from driftline.curate.embedding.vector_store import Store, VectorFile, vector_file
-from driftline.curate.encoders import Encoder
+from driftline.curate.core.errors import MissingFile
+from driftline.curate.embedding.vector_store import Store
 from driftline.curate.foreign.names import inside
 from driftline.curate.images.local_files import read_local
 from driftline.curate.images.shards import Reader
 from driftline.curate.metadata.released_ids import released_ids
 from driftline.curate.metadata.withdrawals import address_digest, withdrawals
 from driftline.curate.release import Release
-from driftline.curate.retrieval.retrieve import text_encoder
 from driftline.pipelines.browse.collection import Collection, Row, Source
 from driftline.pipelines.reporting.photos import photos, trace
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import done_of, folder_of
 from driftline.pipelines.stages.bucket import settled_of
-from driftline.pipelines.stages.embed import spec_of
 from driftline.pipelines.stages.filter import FilterTable
 from driftline.pipelines.web.dates import labels
 
@@ -33,8 +30,7 @@ LARGEST = 64 << 20  # bytes of a local file that is shown
 # The first stage that dropped a photo gives the reason. A record that filter dropped may have the id of a photo that is
 # kept: nothing that later stages know of this id is its own.
 QUERY = r"""
-WITH judges AS (SELECT id, list_sort(list(DISTINCT worker)) AS judge FROM answers WHERE fault IS NULL GROUP BY id
-), late AS (SELECT row, any_value(reason) AS reason FROM drops WHERE stage = 'filter' GROUP BY row
+WITH late AS (SELECT row, any_value(reason) AS reason FROM drops WHERE stage = 'filter' GROUP BY row
 ), lost AS (
   SELECT id, min_by(stage || ': ' || reason, number) AS reason FROM drops WHERE stage NOT IN ('ingest', 'filter')
   GROUP BY id
@@ -44,7 +40,7 @@ WITH judges AS (SELECT id, list_sort(list(DISTINCT worker)) AS judge FROM answer
   LEFT JOIN late l USING (row)
 ), traced AS (
   SELECT i.*, m.bucket AS number, CASE WHEN f.fault IS NULL THEN f.shard END AS shard,
-    j.verdict, w.judge, v.vector, p.id AS release_id,
+    j.verdict, v.vector, p.id AS release_id,
     coalesce(p.class, CASE WHEN j.verdict = 'kept' THEN j.concept END, c.concept, i.label) AS class,
     CASE
       WHEN i.late IS NOT NULL THEN 'filter: ' || i.late
@@ -53,7 +49,7 @@ WITH judges AS (SELECT id, list_sort(list(DISTINCT worker)) AS judge FROM answer
     END AS reason
   FROM records i LEFT JOIN faults f ON f.id = passed LEFT JOIN lost o ON o.id = passed
   LEFT JOIN members m ON m.id = passed LEFT JOIN chosen c ON c.id = passed
-  LEFT JOIN judged j ON j.id = passed LEFT JOIN judges w ON w.id = passed LEFT JOIN renamed r ON r.id = passed
+  LEFT JOIN judged j ON j.id = passed LEFT JOIN renamed r ON r.id = passed
   LEFT JOIN published p ON p.id = coalesce(r.released, passed)
   LEFT JOIN vectors v ON v.id = passed
 )
@@ -62,13 +58,13 @@ SELECT t.id, title,
   coalesce(s.precision, nullif(regexp_extract(extra, '"date_precision": "(\w+)"', 1), '')) AS precision,
   coalesce(path, url) AS place, CASE WHEN path IS NOT NULL THEN url END AS url, page_url, path, shard, vector,
   b.label AS bucket, class,
-  coalesce(user, nickname) AS uploader, licence, verdict, judge, reason, row AS place_in_order,
+  coalesce(user, nickname) AS uploader, licence, verdict, reason, row AS place_in_order,
   CASE WHEN reason IS NOT NULL THEN 'dropped' WHEN release_id IS NOT NULL THEN 'in the release' ELSE 'in the run' END
     AS outcome
 FROM traced t LEFT JOIN names b ON b.number = t.number LEFT JOIN settled s ON s.id = t.id
 UNION ALL
 SELECT coalesce(id, 'record ' || row), left(detail, 200), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-  NULL, NULL, NULL, NULL, 'ingest: ' || reason, row, 'dropped' FROM drops WHERE stage = 'ingest'
+  NULL, NULL, NULL, 'ingest: ' || reason, row, 'dropped' FROM drops WHERE stage = 'ingest'
 """
 
 
@@ -86,8 +82,7 @@ def run_collection(context: Context) -> Collection:
     pairs = [pa.array(list(ids), pa.string()) for ids in (names, names.values())]
     database.register("renamed", pa.table(pairs, names=["id", "released"]))
     done = {stage: done_of(root, stage) for stage in ("bucket", "embed")}
-    store = Store.open(folder_of(root, "embed")) if done["embed"] else None
-    ids = pa.chunked_array([], pa.string()) if store is None else store.ids
+    ids = Store.open(folder_of(root, "embed")).ids if done["embed"] else pa.chunked_array([], pa.string())
     database.register("vectors", pa.table({"id": ids, "vector": pa.array(range(len(ids)), pa.int64())}))
     buckets = read_json(folder_of(root, "bucket") / "buckets.json") if done["bucket"] else []
     named = labels(buckets)
@@ -100,11 +95,8 @@ def run_collection(context: Context) -> Collection:
         kind="run",
         buckets=list(named.values()),
         picture=_pictures(root),
-        vectors=store.files if store else (),
-        encoder=_encoder(context) if store else None,
         context=context,
         trace=lambda id_: trace(root, id_),
-        inputs=sorted(root.glob("stages/*/done.json")),
         settle=lambda id_, text: settle(settled_of(root), id_, text),
         withdrawn=withdrawn_of(context, names),
     )
@@ -149,16 +141,6 @@ def _settled(root: Path) -> pa.Table:
     )
 
 
-def _encoder(context: Context) -> Callable[[], Encoder] | None:
-    """Loads the model; None if it cannot be loaded: a page without prompts is still of use."""
-    folder = folder_of(context.root, "embed")
-    try:
-        spec = spec_of(context)
-    except DriftlineError:
-        return None
-    return lambda: text_encoder(spec, folder, context.run_log)
-
-
 def _pictures(root: Path) -> Callable[[Row], bytes | None]:
     """Images come from the shards; of photos that were dropped before, from the files that the source names."""
     readers: dict[int, Reader] = {}
@@ -183,7 +165,7 @@ def _pictures(root: Path) -> Callable[[Row], bytes | None]:
 
 
 RELEASE = """
-SELECT id, uploaded, title, coalesce(url, page_url) AS place, page_url, shard, member, r.row AS vector,
+SELECT id, uploaded, title, coalesce(url, page_url) AS place, page_url, shard, member,
   b.label AS bucket, class, "user" AS uploader, licence, {split}, r.row AS place_in_order
 FROM released r LEFT JOIN names b ON b.number = r.bucket
 """
@@ -199,17 +181,11 @@ def release_collection(release: Release) -> Collection:
         "names",
         pa.table({"number": pa.array(named, pa.int32()), "label": pa.array(list(named.values()), pa.string())}),
     )
-    vectors: tuple[VectorFile, ...] = ()
-    if release.facts["features"]:
-        release.features(release.facts["features"][0])  # checks name and shape
-        vectors = (vector_file(release.path / "features" / f"{release.facts['features'][0]}.npy"),)
     source = Source(
         name=release.name,
         kind="release",
         buckets=list(named.values()),
         picture=_members(release.path / "shards"),
-        vectors=vectors,
-        inputs=[release.path / "metadata.parquet", release.path / "release.json"],
     )
     split = "split_0 AS split" if "split_0" in table.schema.names else "NULL::VARCHAR AS split"
     return Collection(source, database, RELEASE.format(split=split))

@@ -1,42 +1,39 @@
-"""The browse page: the collection as a grid, with counts, a timeline, history of a photo, export; prompts to try."""
+"""The browse page: the collection as a grid, with counts, a timeline, history of a photo; prompts to try."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock, Thread, main_thread
 from typing import Annotated, Any
-from urllib.parse import parse_qsl
 
 from pydantic import Field
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp
 
-from driftline.curate.core.atomic_io import csv_text
 from driftline.curate.core.errors import BadConfig, BadInput
 from driftline.curate.core.executor import Executor, default_workers
-from driftline.curate.foreign.escaping import no_formula
 from driftline.curate.release import Release
-from driftline.pipelines.browse.collection import Collection
+from driftline.pipelines.browse.collection import FACETS, Collection, Recent
 from driftline.pipelines.browse.opening import release_collection, run_collection
 from driftline.pipelines.browse.prompts import Prompts, Query, Share
-from driftline.pipelines.browse.selection import BINS, Asked, Selections, Vectors, headings
+from driftline.pipelines.browse.selection import BINS, Asked, Selections
 from driftline.pipelines.run.run_folder import Run, open_folder
+from driftline.pipelines.run.state import is_finished
 from driftline.pipelines.web.dates import day
 from driftline.pipelines.web.local_server import guarded, local_app
 from driftline.pipelines.web.rendering import template
-from driftline.pipelines.web.thumbnails import LARGE, Thumbnails, cache_folder, small
+from driftline.pipelines.web.thumbnails import LARGE, THUMBNAIL, small
 
 PAGE = 120  # photos that one answer brings
 SCREEN = 48  # of these are on the first screen
+THUMBNAILS = 5000  # that are kept
 SEEN = 2000  # rows that are kept because their pictures will be asked for
 PER_BUCKET = 12  # photos that a prompt shows of a time bucket
 MOST_VALUES = 500  # of one facet
-EXPORTED = ("id", "uploaded", "bucket", "class", "outcome", "reason", "uploader", "licence", "title", "place")
 HIDDEN = ("path", "shard", "member", "n", "vector", "precision", "address")  # columns that are no fact for a person
 LENGTH = {"year": 4, "month": 7}  # characters of a day that are known
 UNDECIDED = "bucket: date_undecided"
-FORMS = ("csv", "ids", "withdrawn")
 At = Annotated[int, Field(ge=0, le=10**12)]
 Text = Annotated[str, Field(max_length=8000)]
 Name = Annotated[str, Field(max_length=80)]
@@ -65,7 +62,6 @@ def application(collection: Collection, port: int, ahead: bool = False) -> tuple
         ("/trace/{number}", shown.trace), ("/prompts", shown.prompts),
     ):  # fmt: skip
         app.on("GET", path)(function)
-    app.on("POST", "/export")(shown.export)
     app.on("POST", "/date")(shown.date)
     app.on("POST", "/mark")(shown.mark)
     app.on("POST", "/save")(shown.save)
@@ -78,14 +74,14 @@ class Pages:
     """What the page shows. A method answers the path of its name."""
 
     def __init__(self, collection: Collection) -> None:
-        cache = cache_folder(f"browse {collection.source.kind}", collection.source.inputs)
-        self.collection, self.vectors = collection, Vectors(collection)
-        self.selections, self.thumbnails = Selections(collection, self.vectors), Thumbnails(cache)
+        self.collection, self.selections = collection, Selections(collection)
+        self.thumbnails: Recent[bytes] = Recent(THUMBNAILS)
         self.page = template("driftline.pipelines.browse", "browse.html.j2")
         self.seen: dict[int, dict[str, Any]] = {}  # rows on the pages, whose pictures are asked for next
         self._lock = Lock()
         context = collection.source.context
-        self.tried = Prompts(context, collection) if context is not None and collection.source.encoder else None
+        embedded = context is not None and is_finished(context.root, "embed")
+        self.tried = Prompts(context, collection) if context is not None and embedded else None
 
     def _asked(self, request: Request, leave: str = "") -> Asked:
         words = [(name, value) for name, value in request.query_params.multi_items() if name != leave]
@@ -103,8 +99,7 @@ class Pages:
         collection = self.collection
         return self.page.render(
             name=collection.source.name, kind=collection.source.kind, size=collection.size,
-            facets=headings(collection), has_vectors=bool(self.vectors),
-            has_model=collection.source.encoder is not None, dated=collection.span is not None,
+            facets={name: FACETS[name] for name in collection.facets}, dated=collection.span is not None,
             concepts=None if self.tried is None else self.tried.texts(),
         )  # fmt: skip
 
@@ -128,10 +123,9 @@ class Pages:
 
     def _tiles(self, asked: Asked, at: int) -> list[Any]:
         """The tiles of PAGE photos."""
-        numbers, scores = self.selections.ordered(asked)
-        shown = self.collection.photos(numbers[at : at + PAGE].tolist())
+        shown = self.collection.photos(self.selections.ordered(asked)[at : at + PAGE].tolist())
         self._keep(shown)
-        return [_tile(row, None if scores is None else scores[at + i]) for i, row in enumerate(shown)]
+        return list(map(_tile, shown))
 
     def _keep(self, rows: Sequence[dict[str, Any]]) -> None:
         with self._lock:
@@ -186,7 +180,7 @@ class Pages:
         try:
             if self.collection.is_withdrawn(self._row(number)):  # it may be in the cache
                 raise BadInput(f"The photo {number} was withdrawn.")
-            picture = self.thumbnails.get(str(number), lambda: self._image(number))
+            picture = self.thumbnails.get(str(number), lambda: small(self._image(number), THUMBNAIL))
         except BadInput as error:
             return JSONResponse({"error": str(error)}, 404)
         return Response(picture, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=3600"})
@@ -204,7 +198,7 @@ class Pages:
         if row["uploaded"] is not None:
             facts["uploaded"] = shown_date(row)
         undecided = self.collection.source.settle is not None and row["reason"] == UNDECIDED
-        return {"n": number, "facts": facts, "vector": row["vector"] is not None, "undecided": undecided}
+        return {"n": number, "facts": facts, "undecided": undecided}
 
     def date(self, number: int, date: Annotated[str, Field(max_length=40)]) -> dict[str, str]:
         """Keep the date that a person settled."""
@@ -222,15 +216,6 @@ class Pages:
 
         return {"lines": text(self.collection.source.trace(self._row(number)["id"])).splitlines()}
 
-    def export(self, query: Annotated[str, Field(max_length=8000)], form: str, rows: list[int]) -> Response:
-        """The chosen photos, or all that are asked for, as a file."""
-        if form not in FORMS:
-            raise BadConfig(f"Unknown form {form!r}.", "", f"Available: {', '.join(FORMS)}.")
-        words = parse_qsl(query, keep_blank_values=True)
-        numbers = rows or self.selections.ordered(Asked.parse(words, self.collection.facets))[0].tolist()
-        kind = "text/plain" if form == "ids" else "text/csv"
-        return StreamingResponse(_lines(self.collection, numbers, form), media_type=f"{kind}; charset=utf-8")
-
     def first_screen(self) -> None:
         """Count, order and shrink what the browser asks for first."""
         with suppress(Exception):  # the same fault is shown when the browser asks
@@ -247,26 +232,8 @@ def shown_date(row: dict[str, Any]) -> str | None:
     return None if row["uploaded"] is None else day(row["uploaded"])[: LENGTH.get(row["precision"])]
 
 
-def _tile(row: dict[str, Any], score: float | None) -> list[Any]:
+def _tile(row: dict[str, Any], score: float | None = None) -> list[Any]:
     """[number, day, class, reason, score, whether there may be a picture, name]."""
     pictured = row["shard"] is not None or row["path"] is not None
     rounded = None if score is None else round(float(score), 3)
     return [row["n"], shown_date(row), row["class"], row["reason"], rounded, pictured, row["title"] or row["id"]]
-
-
-def _lines(collection: Collection, numbers: Sequence[int], form: str) -> Iterator[str]:
-    """A file of photos: `ids`, one a line; `csv`; `withdrawn`, as the setting filter.withdrawn reads it."""
-    columns = {"ids": ("id",), "withdrawn": ("id", "since", "reason")}.get(form, EXPORTED)
-    if form != "ids":
-        yield csv_text(columns, [])
-    for low in range(0, len(numbers), 10_000):
-        rows = collection.photos(numbers[low : low + 10_000])
-        if form == "csv":
-            for row in rows:
-                row["uploaded"] = shown_date(row)
-        cells = [[no_formula(row.get(name) or "") for name in columns] for row in rows]
-        if form == "withdrawn":
-            cells = [[row["id"], "", ""] for row in rows]
-        yield (
-            "".join(f"{row['id']}\n" for row in rows) if form == "ids" else csv_text(columns, cells).partition("\n")[2]
-        )

@@ -50,8 +50,8 @@ include_tests: Learn from test images and their uploaders, too; it is recorded.
 COMPLETED: dict[str, Any] = {"until": "stages", "start": "stages", "recipe": "recipes", "settings": config_keys}
 LIMITS: dict[str, tuple[float, float | None]] = {  # parameter → smallest, largest
     "again": (0, None), "bucket": (0, None), "copy_bits": (0, 16), "cost_error": (0, None), "cost_retrain": (0, None),
-    "evaluate": (1, None), "max_minutes": (0, None), "max_usd": (0, None), "older_than": (0, None),
-    "port": (0, 65535), "probe_every": (1, None), "size": (4, 512), "split": (0, None), "test_share": (0, 0.99),
+    "evaluate": (1, None), "max_usd": (0, None),
+    "port": (0, 65535), "size": (4, 512), "split": (0, None), "test_share": (0, 0.99),
     "test_size": (1, None), "val_share": (0, 0.9),
 }  # fmt: skip
 

@@ -12,24 +12,12 @@ import typer
 from typer.exceptions import TyperException
 from typer.main import get_command_name
 
-from driftline.curate.core.errors import (
-    BadConfig,
-    BadPlugin,
-    DriftlineError,
-    MissingFile,
-    UnknownName,
-    Unreachable,
-    Waiting,
-    explained,
-    shortened,
-    without_secrets,
-)
+from driftline.curate.core import errors
 from driftline.curate.core.system import collect_rarely
 from driftline.pipelines.cli.action import ACTIONS
 from driftline.pipelines.cli.common import OUTPUT, Quiet, Verbose, set_output
 from driftline.pipelines.cli.help import EXAMPLE, PlainGroup
-from driftline.pipelines.cli.imports import add_imports, import_app
-from driftline.pipelines.cli.makers import stream_app
+from driftline.pipelines.cli.makers import add_imports, import_app, stream_app
 from driftline.pipelines.commands import build, evaluate, keep, people, release, report, share, sources, start, streams  # noqa: F401
 from driftline.pipelines.commands.models import models_app
 
@@ -102,7 +90,7 @@ def called(words: Sequence[str], part: typer.Typer = app) -> typer.Typer:
 
 def _say(text: str, for_people: bool = True) -> None:
     """An error on stderr; with --json also as the one document on stdout, unless the result is there already."""
-    text = without_secrets(text)
+    text = errors.without_secrets(text)
     if for_people:
         print(text, file=sys.stderr)
     if "--json" in sys.argv and not OUTPUT.shown:
@@ -124,14 +112,14 @@ def main() -> None:
         end = "" if text.endswith((".", "?")) else "."
         _say(error.format_message() if is_help else f"driftline: {text}{end}{way_out}")
         sys.exit(2)
-    except (DriftlineError, OSError, ModuleNotFoundError) as error:
+    except (errors.DriftlineError, OSError, ModuleNotFoundError) as error:
         if OUTPUT.debug:
             traceback.print_exc()
-        text = str(error if isinstance(error, DriftlineError) else explained(error))
-        _say(f"driftline: {shortened(text, LONGEST)}", not OUTPUT.debug)
-        bad_usage = isinstance(error, (BadConfig, BadPlugin, MissingFile, UnknownName))
-        failed = isinstance(error, Unreachable) or not bad_usage
-        sys.exit(3 if isinstance(error, Waiting) else 1 if failed else 2)
+        text = str(error if isinstance(error, errors.DriftlineError) else errors.explained(error))
+        _say(f"driftline: {errors.shortened(text, LONGEST)}", not OUTPUT.debug)
+        bad_usage = isinstance(error, (errors.BadConfig, errors.BadPlugin, errors.MissingFile, errors.UnknownName))
+        failed = isinstance(error, errors.Unreachable) or not bad_usage
+        sys.exit(3 if isinstance(error, errors.Waiting) else 1 if failed else 2)
 
 
 if __name__ == "__main__":

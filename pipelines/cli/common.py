@@ -28,7 +28,7 @@ NEXT = "Next: driftline "
 
 def config_keys(incomplete: str) -> list[str]:
     from driftline.curate.core.settings import Section, keys_of
-    from driftline.pipelines.config.schema import Config
+    from driftline.pipelines.config.loader import Config
 
     sections = {name: kind for name, field in keys_of(Config).items() if isinstance(kind := field.annotation, type)}
     keys = [f"{name}.{key}=" for name, kind in sections.items() if issubclass(kind, Section) for key in keys_of(kind)]

@@ -12,7 +12,7 @@ KINDS: dict[str, tuple[str, str]] = {  # kind → (registry, where its names are
     "sources": ("driftline.curate.sources:SOURCES", "collection.source in driftline.yaml"),
     "encoders": (
         "driftline.curate.encoders:ENCODERS",
-        "embed.encoder, release.features in driftline.yaml; eval --encoder",
+        "embed.encoder, release.features in driftline.yaml; stream encode --encoder",
     ),
     "stages": ("driftline.pipelines.stages:STAGES", "run --until, run --from"),
     "platforms": ("driftline.curate.validation.asking:PLATFORMS", "batch --format"),

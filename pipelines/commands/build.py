@@ -84,16 +84,10 @@ def _presets() -> list[str]:
 
 
 @action("driftline init photos2024 --preset folder", "Build", completes={"preset": _presets})
-def init(
-    path: Place, photos: Any = None, *, preset: str = "folder", settings: Settings = (), force: bool = False
-) -> Shown[Run]:
+def init(path: Place, *, preset: str = "folder", settings: Settings = (), force: bool = False) -> Shown[Run]:
     """Write DIR/driftline.yaml: every setting, with a comment.
 
     path DIR: Folder of the run; created if it does not exist.
-    photos: a data frame, one row a photo, which becomes the collection (DIR/photos.parquet). Columns with names of the
-        collection count (driftline list sources, parquet): path or url, uploaded or taken, label, licence and so on;
-        collection.columns.NAME names another. Paths start from the working directory. The first row without a date or
-        a file raises BadInput.
     preset NAME: First values (driftline list presets).
     force: Replace an existing driftline.yaml.
     """
@@ -103,16 +97,8 @@ def init(
     from driftline.pipelines.config.presets import write_run_file
     from driftline.pipelines.run.run_folder import Run
 
-    folder, changes = path_of(path), changes_of(settings)
-    if photos is not None:
-        from driftline.curate.core.atomic_io import write_parquet
-        from driftline.pipelines.config.photo_table import NAME, collection_of
-
-        collection, table = collection_of(folder, photos, preset, changes)
-        file = write_run_file(folder, preset, [*changes, *changes_of(collection)], force)
-        write_parquet(folder / NAME, table)
-    else:
-        file = write_run_file(folder, preset, changes, force)
+    folder = path_of(path)
+    file = write_run_file(folder, preset, changes_of(settings), force)
     source = load(file).collection
     lines = [f"wrote {file} (preset {preset})"]
     if isinstance(source, FileSource) and "://" not in source.path:
@@ -248,8 +234,6 @@ def _photos_text(needs: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         why = "because only the year, month or day is known: date_undecided"
         way_out = "Choose longer buckets, or settle their dates in browse"
         yield "dates", f"{needs['undecided']:,} photos may be in several buckets, {why}. {way_out}"
-    if needs["near_borders"]:
-        yield "dates", f"{needs['near_borders']:,} photos without offset lie within 14 hours of a bucket's border"
     if (buckets := needs["buckets"]) is not None:
         shown = ", ".join(f"{b['name']}: {b['photos']:,}" for b in buckets[:MOST])
         yield "buckets", f"{shown}{f' and {len(buckets) - MOST} more' if len(buckets) > MOST else ''}"

@@ -13,7 +13,6 @@ from driftline.curate.core.errors import BadConfig, DriftlineError, Incompatible
 from driftline.curate.core.executor import Engine, Executor, default_workers, visible_gpus
 from driftline.pipelines.cli.action import Device, Shown, action
 from driftline.pipelines.cli.common import executor_of, log_of, next_step
-from driftline.pipelines.cli.encoding import encoded_all, papers_encoder
 from driftline.pipelines.cli.out import guarded_out
 from driftline.pipelines.kinds import Names, Place, Settings, changes_of, path_of, places_of, several
 
@@ -45,14 +44,14 @@ def _keys(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 COMPLETES = {
-    "protocol": "protocols", "learners": "learners", "preset": "presets", "settings": _keys, "encoder": "encoders",
+    "protocol": "protocols", "learners": "learners", "preset": "presets", "settings": _keys,
 }  # fmt: skip
 
 
 @action(EVAL, "Evaluate", name="eval", completes=COMPLETES)
 def evaluate_all(
     streams: Sequence[Place], *, protocol: Names, learners: Names, out: Place, seeds: str | None = None,
-    preset: str | None = None, settings: Settings = (), tune: Names = (), encoder: Names = (),
+    preset: str | None = None, settings: Settings = (), tune: Names = (),
     reuse: Literal["same", "any"] = "same", control: int | None = None, equal_data: bool = False,
     device: Device = "auto", workers: int | str = "auto", engine: Engine = "local",
 ) -> Shown[list[Results]]:  # fmt: skip
@@ -73,7 +72,6 @@ def evaluate_all(
         Repeatable.
     tune KEY=V,V: Candidate values; each learner selects one on the first step, under near-future on a prefix.
         Repeatable.
-    encoder [NAME=]SPEC: Encode texts or images with each, as in ngrams:2048 or sentence:DIR (driftline list encoders).
     reuse: Finished runs: by the same code, or any (its rows are marked).
     control N: Runs with times permuted: nothing can age (default: 20 of closed forms, if they take a minute; 0: none).
     equal_data: Also models that all learn the newest n samples, n those of the least step.
@@ -99,17 +97,8 @@ def evaluate_all(
     own = _on(device_name, chosen) | _sets(changes_of(settings), protocols)
     run_log, grid = log_of(folder / "log.jsonl"), _grid([tune] if isinstance(tune, str) else tune)
     work = _Work(numbers, own, folder, grid, executor, run_log, preset or "", reuse, control, equal_data)
-    tasks: list[tuple[Path, list[str]]] = [(path, chosen) for path in paths]
-    encoders = several(encoder) or papers_encoder(preset, loaded.values(), run_log)
-    if encoders is not None and draws:
-        raise BadConfig(f"--encoder is given and {next(iter(draws))} has draws.", "Expected single streams.")
-    if encoders is not None:
-        others = [name for name in chosen if not _reads_texts(name)]
-        readers = [name for name in chosen if name not in others]
-        encoded = encoded_all(loaded.values(), encoders, folder, device, run_log) if others else []
-        tasks = [(path, readers) for path in paths if readers] + [(path, others) for path in encoded]
-    on = [(draws.get(path) or loaded.get(path) or Stream.load(path), path, names) for path, names in tasks]
-    documents = work.documents(work.parts(on, protocols, len(protocols) * len(paths) == 1), announce=True)
+    tasks = [(draws.get(path) or loaded[path], path, chosen) for path in paths]
+    documents = work.documents(work.parts(tasks, protocols, len(protocols) * len(paths) == 1), announce=True)
     following = next_step("report", folder, "--out", "report") if any(d["results"] for d in documents) else ""
     text = "\n".join([*map(scores_text, documents), following]).rstrip()
     why = " ".join(s["because"] for d in documents for s in d["skipped"])
@@ -253,12 +242,6 @@ def _on(device: str, learners: Sequence[Any]) -> dict[str, Any]:
 
     specs = [spec for spec in map(spec_of, learners) if "device" in spec.settings and spec.instance is None]
     return {f"{_name(spec.name)}.device": device for spec in specs if "device" not in spec.with_name}
-
-
-def _reads_texts(learner: str) -> bool:
-    from driftline.eval.experiment.settings import spec_of
-
-    return spec_of(learner).kind.needs.texts
 
 
 def _draws(path: Path, seeds: str | None) -> dict[int, Path]:

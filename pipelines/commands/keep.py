@@ -14,17 +14,17 @@ from driftline.pipelines.kinds import Names, Place, Settings, changes_of, path_o
 Answer = dict[str, Any]
 
 
-@action("driftline grow photos2024 --max-minutes 50 --max-usd 20", "Keep")
+@action("driftline grow photos2024 --max-usd 20", "Keep")
 def grow(
     run: Place, *, until: str | None = None, settings: Settings = (), workers: int | str = "auto",
-    engine: Engine = "local", max_minutes: float | None = None, max_usd: float | None = None, dry_run: bool = False,
+    engine: Engine = "local", max_usd: float | None = None, dry_run: bool = False,
 ) -> Shown[Answer]:  # fmt: skip
     """Run all stages on a source with new records; safe under cron.
 
     Only new photos are fetched, embedded, retrieved and asked. Buckets keep their borders; buckets.grow says what later
-    photos do. Exit codes: 0 done (or paused by --max-minutes), 1 failed or busy, 2 bad usage, 3 waiting for answers.
+    photos do. Exit codes: 0 done, 1 failed or busy, 2 bad usage, 3 waiting for answers. After a kill the next call goes
+    on.
 
-    max_minutes N: Stop after about so long; the next call goes on.
     max_usd USD: Refuse questions that cost more than this.
     dry_run: Only say what is to do, as driftline plan.
     """
@@ -33,12 +33,12 @@ def grow(
     if dry_run:
         return planned(path_of(run), until, None, changes_of(settings), grows=True)
     context = context_to_run(path_of(run), changes_of(settings), executor_of(engine, workers))
-    summary = grow(context, until, max_minutes, max_usd)
+    summary = grow(context, until, max_usd)
     buckets = summary["buckets"]
     opened = buckets["now"][len(buckets["before"]) :]
     counts = (f"{what} {summary[what]['before']:,} → {summary[what]['now']:,}" for what in ("rows", "images"))
     lines = [
-        f"{summary['state']}: {', '.join(counts)}; {summary['gone']:,} rows are kept that the source no longer has",
+        f"{summary['state']}: {', '.join(counts)}",
         f"buckets {len(buckets['now'])}, new: {', '.join(opened) or 'none'}",
     ]
     because = summary["because"]
@@ -53,7 +53,7 @@ def grow(
     completes={"reason": reasons},
 )
 def heal(
-    run: Place, *, reason: Names = (), older_than: float | None = None, settings: Settings = (),
+    run: Place, *, reason: Names = (), settings: Settings = (),
     workers: int | str = "auto", engine: Engine = "local", gc: bool = False, yes: bool = False,
 ) -> Shown[Answer]:  # fmt: skip
     """Ask again for photos that were missed; repair what is damaged.
@@ -63,7 +63,6 @@ def heal(
     those that failed. --gc: photos that no stage holds any more, and their vectors; a changed filter may need them
     again. Answers are never deleted.
 
-    older_than DAYS: Only if last asked so long ago.
     gc: Instead, list the files of the store that no run needs.
     yes: Delete the files that --gc lists.
     """
@@ -73,7 +72,7 @@ def heal(
         document, lines = collected(path_of(run), yes)
         return Shown(document, "\n".join(lines))
     context = context_to_run(path_of(run), changes_of(settings), executor_of(engine, workers))
-    summary = heal(context, several(reason), older_than)
+    summary = heal(context, several(reason))
     lines = [
         *(f"mended {e['stage']}: {e['because']}" for e in summary["mended"]),
         *(f"{e['state']}: {e['file']} ({e['photos']:,} photos)" for e in summary["damaged"]),

@@ -17,7 +17,6 @@ from driftline.pipelines.kinds import Place, Settings, changes_of, path_of
 if TYPE_CHECKING:
     from driftline.curate.pretrain import Recipe
     from driftline.curate.pretrain.pool import ImageArray
-    from driftline.curate.pretrain.train import Probe
 
 Answer = dict[str, Any]
 BLOCK = 64  # images that are encoded at once
@@ -64,11 +63,11 @@ def get(name: str, *, out: Place | None = None) -> Shown[Answer]:
 
 @action(
     "driftline models train photos2024 --recipe small --out moco", group=models_app, completes={"settings": None},
-    needs={"--bucket --set --probe --probe-every": "--recipe"},
+    needs={"--bucket --set": "--recipe"},
 )  # fmt: skip
 def train(
     path: Place, *, out: Place, recipe: str | None = None, settings: Settings = (), bucket: int = 0,
-    probe: Place | None = None, probe_every: int = 5, epochs: int | None = None, size: int | None = None,
+    epochs: int | None = None, size: int | None = None,
     seed: int = 0, device: Device = "auto", include_tests: bool = False,
 ) -> Shown[Answer]:  # fmt: skip
     """Train a model of your own photos: a small CLIP, or an image encoder.
@@ -89,8 +88,6 @@ def train(
     recipe NAME: Train an image encoder without labels (MoCo v2): hyper-parameters (driftline list recipes).
     settings KEY=VALUE: --recipe: of the recipe (driftline list recipes). Repeatable.
     bucket N: --recipe: number of the bucket, or of a stream's step (0: its past).
-    probe STREAM: --recipe: images of the recipe's size: k-NN accuracy during training.
-    probe_every N: --recipe: epochs between two probes.
     epochs N: Without --recipe: passes over the photos (default: 20).
     size PIXELS: Without --recipe: edge of the photos, a multiple of 32 (default: 64).
     seed N: Random seed.
@@ -101,19 +98,15 @@ def train(
         for name, value in (("--epochs", epochs), ("--size", size)):
             if value is not None:
                 raise BadConfig(f"{name} was given with --recipe.", "Expected one of them.", "Set a recipe's by --set.")
-        of_probe = None if probe is None else path_of(probe)
         changes = changes_of(settings)
-        return _train_encoder(
-            path_of(path), folder, recipe, changes, bucket, of_probe, probe_every, seed, device, include_tests
-        )
+        return _train_encoder(path_of(path), folder, recipe, changes, bucket, seed, device, include_tests)
     _check_free(folder, MODEL)
     return _train_clip(path_of(path), folder, epochs or 20, size or 64, seed, device, include_tests)
 
 
 def _train_encoder(
-    source: Path, out: Path, recipe: str, sets: list[str], bucket: int, probe: Path | None, every: int, seed: int,
-    device: Device, include_tests: bool,
-) -> Shown[Any]:  # fmt: skip
+    source: Path, out: Path, recipe: str, sets: list[str], bucket: int, seed: int, device: Device, include_tests: bool
+) -> Shown[Any]:
     """Train an encoder by a recipe, in each process of torchrun, and tell the user; parameters as in `models train`."""
     from driftline.curate.encoders.backbone import resolve_device
     from driftline.curate.pretrain import RECIPES
@@ -124,7 +117,6 @@ def _train_encoder(
     rules = _changed(RECIPES[recipe], sets)
     group = ProcessGroup.join(resolve_device(device))
     run_log = log_of(out / "log.jsonl") if group.rank == 0 else RunLog(None, True)
-    prober = None if probe is None else _probe(probe, rules.room)
     if (source / "stream.json").is_file():
         pictures = past_of_stream(source, bucket, rules.room, include_tests)
     else:
@@ -132,12 +124,10 @@ def _train_encoder(
             pictures = gather(source, bucket, rules.room, out, tick, include_tests)
     if group.rank == 0:
         run_log.say(tests_note(source, pictures.tests, pictures.dropped))
-    facts = train(pictures, rules, out, seed, device, run_log, probe=prober, probe_every=every)
+    facts = train(pictures, rules, out, seed, device, run_log)
     if group.rank > 0:
         return NOTHING
-    knn = f", k-NN accuracy {100 * facts['probe'][-1][1]:.1f} %" if facts["probe"] else ""
-    text = f"{facts['images']:,} images, loss {facts['loss'][-1]:.3f}{knn}, in {out}"
-    return Shown({"out": str(out), **facts}, text)
+    return Shown({"out": str(out), **facts}, f"{facts['images']:,} images, loss {facts['loss'][-1]:.3f}, in {out}")
 
 
 def _changed(recipe: Recipe, sets: list[str]) -> Recipe:
@@ -194,19 +184,6 @@ def past_of_stream(place: Path, bucket: int, room: int, include_tests: bool) -> 
     tests_are = "included" if include_tests else "left out"
     seen = seen_of((Photo("", None, "", until) for _ in range(len(x))), place, tests_are)
     return ImageArray(x, dropped, f"{stream.sha256}-{bucket}-{tests_are}", seen, tests_are)
-
-
-def _probe(place: Path, room: int) -> Probe:
-    import numpy as np
-
-    from driftline.curate.pretrain.train import Probe
-    from driftline.stream_builder.stream import Stream
-
-    stream = Stream.load(place)
-    train, test = stream.flat("train"), stream.flat("test")
-    if stream.x_shape != (room, room, 3):
-        raise BadConfig(f"--probe has samples of shape {stream.x_shape}.", f"Expected images of {room} × {room}.")
-    return Probe(np.asarray(train.x), train.y, np.asarray(test.x), test.y)
 
 
 def _train_clip(

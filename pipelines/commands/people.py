@@ -15,9 +15,8 @@ from driftline.pipelines.kinds import Names, Place, Settings, changes_of, path_o
 def browse(path: Place, *, port: int = 8764, open: bool = False) -> Shown[None]:
     """Look at all photos over time in a browser; try prompts.
 
-    Also dropped ones, with the reason. Filters with counts, a timeline, "more like this", each photo's history, and
-    lists to save. Prompts: the photos that they retrieve in each time bucket, marks of right and wrong ones, and
-    prompts saved for the next run.
+    Also dropped ones, with the reason. Filters with counts, a timeline, and each photo's history. Prompts: the photos
+    that they retrieve in each time bucket, marks of right and wrong ones, and prompts saved for the next run.
 
     path PATH: A run folder or a release.
     """

@@ -83,36 +83,26 @@ def _text_encoder(release: Release, name: str | None, device: str) -> EncoderSpe
 
 
 @maker(
-    "driftline stream from-dataset banking77 --encoder ngrams:2048 --out S", "ocrr",
-    needs={"--evaluate --order": "--held-out", "--device": "--encoder"}, completes={"data": "datasets"},
+    "driftline stream from-dataset banking77 --out texts", "ocrr",
+    needs={"--evaluate --order": "--held-out"}, completes={"data": "datasets"},
 )  # fmt: skip
 def from_dataset(
     data: Data, *, held_out: int | None = None, evaluate: int = 400, order: Literal["shuffled", "file"] = "shuffled",
-    encoder: str | None = None, device: Device = "auto", data_dir: Place | None = None,
+    data_dir: Place | None = None,
     labels: Literal["fine", "coarse"] | None = None, size: int = 32, download: bool = False, seed: int = 0,
 ) -> Stream:  # fmt: skip
     """Turn a dataset with train and test into a stream.
 
-    Images, vectors or texts. One step; with --held-out two, for corrections (OCRR).
+    Images, vectors or texts (driftline stream encode). One step; with --held-out two, for corrections (OCRR).
 
     data DATA: A name (driftline list datasets), a path, or package.module:Name.
     held_out N: Number of classes that come later, in a second step, for corrections.
     evaluate N: Test samples of each step, at most.
     order: Of the first step's training samples.
-    encoder SPEC: Vectors instead of the samples: ngrams:2048, … (driftline list encoders).
     """
-    from driftline.curate.core.run_log import RunLog
-    from driftline.curate.encoders import spec_of
-    from driftline.stream_builder.builders import dataset as builder
-    from driftline.stream_builder.builders.encoded import count_samples
-    from driftline.stream_builder.builders.encoded import encode as encoded
+    from driftline.stream_builder.builders.dataset import from_dataset
 
-    spec = None if encoder is None else spec_of(encoder, device)
-    stream = builder.from_dataset(_dataset(data, data_dir, labels, size, download), held_out, evaluate, order, seed)
-    if spec is not None and encoder is not None:
-        with RunLog(None).progress("encode", count_samples(stream), "samples") as tick:
-            stream = encoded(stream, spec.load(), encoder, tick)
-    return stream
+    return from_dataset(_dataset(data, data_dir, labels, size, download), held_out, evaluate, order, seed)
 
 
 def _dataset(

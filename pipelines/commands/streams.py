@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from driftline.curate.core.errors import BadConfig
 from driftline.pipelines.cli.action import Device, Shown, action
 from driftline.pipelines.cli.common import log_of
 from driftline.pipelines.cli.makers import facts_of, saved_text, stream_app
@@ -34,21 +38,75 @@ def encode(path: Place, *, encoder: Names, out: Place, device: Device = "auto") 
     out DIR: Folder; the stream of each encoder is in OUT/NAME.
     device: Where the encoder runs.
     """
-    from driftline.pipelines.cli.encoding import encoded_at, encoders_of, opened
+    from driftline.curate.core.atomic_io import sha256_file
+    from driftline.curate.release import Release
+    from driftline.stream_builder.builders.release import from_release
+    from driftline.stream_builder.stream import Stream
 
-    source = path_of(path)
-    folder = guarded_out(path_of(out))
-    places = {
-        guarded_out(folder / name, "stream"): (name, spec) for name, spec in encoders_of(several(encoder)).items()
-    }
-    stream, digest = opened(source)
-    log = log_of()
-    streams = {
-        name: encoded_at(stream, digest, name, spec, place, device, run_log=log)
-        for place, (name, spec) in places.items()
-    }
+    source, folder = path_of(path), guarded_out(path_of(out))
+    encoders = encoders_of(several(encoder))
+    places = {name: guarded_out(folder / name, "stream") for name in encoders}
+    if (source / "stream.json").is_file():
+        stream = Stream.load(source)
+        digest = stream.sha256
+    else:
+        release = Release.open(source)
+        stream, digest = from_release(release, "images:256"), sha256_file(release.path / "SHA256SUMS")
+    streams = {name: _encoded(stream, digest, name, encoders[name], place, device) for name, place in places.items()}
     saved = [facts_of(encoded, folder / name) for name, encoded in streams.items()]
     return Shown(streams, saved_text(saved, out=folder), {"out": str(folder), "streams": saved})
+
+
+def encoders_of(texts: Sequence[str]) -> dict[str, str]:
+    """`[NAME=]SPEC` of --encoder → name and encoder (KIND:MODEL:WEIGHTS), which without a name is named by its parts.
+    Raises BadConfig for a wrong one, and for two of one name.
+
+    >>> encoders_of(["ngrams:2048", "a=ngrams:64"])
+    {'ngrams-2048': 'ngrams:2048', 'a': 'ngrams:64'}
+    """
+    from driftline.curate.encoders import spec_of
+    from driftline.pipelines.stages.embed import built_in
+
+    if not texts:
+        raise BadConfig("--encoder is empty.", "Expected [NAME=]KIND:MODEL:WEIGHTS.")
+    encoders: dict[str, str] = {}
+    for text in texts:
+        name, equals, encoder = text.rpartition("=")
+        spec = spec_of(encoder)
+        parts = [part for part in (spec.model, spec.weights) if part]
+        name = name if equals else re.sub(r"[^\w.-]", "-", "-".join([spec.encoder, *(Path(p).name for p in parts)]))
+        if not re.fullmatch(r"\w[\w.-]*", name) or name in encoders:
+            expected = "Expected [NAME=]KIND:MODEL:WEIGHTS, each with another name of letters, digits, '-' and '_'."
+            raise BadConfig(f"--encoder is {text!r}.", expected)
+        encoders[name] = ":".join([spec.encoder, *(str(built_in(part) or part) for part in parts)])
+    return encoders
+
+
+def _encoded(stream: Stream, digest: str, name: str, encoder: str, where: Path, device: str) -> Stream:
+    """The stream, encoded, with the name `STREAM, name`; stored in the folder `where`. digest: of the samples. Raises
+    BadConfig for other vectors in that folder."""
+    from driftline.curate.core.atomic_io import fingerprint
+    from driftline.curate.encoders import spec_of
+    from driftline.curate.encoders.weights import seen
+    from driftline.curate.foreign.images import PREPARATION
+    from driftline.stream_builder.builders.encoded import count_samples
+    from driftline.stream_builder.builders.encoded import encode as encoded
+    from driftline.stream_builder.stream import Stream
+
+    spec = spec_of(encoder, device)
+    loaded = spec.load()
+    key = fingerprint([digest, encoder, loaded.fingerprint, PREPARATION])
+    if (where / "stream.json").is_file():
+        there = Stream.load(where)
+        if there.facts.get("made_from") == key:
+            return there
+        what = f"{where} holds vectors of another encoder, or of other samples."
+        raise BadConfig(what, "", "Set another --out, or delete the folder.")
+    with log_of().progress(name, count_samples(stream), "samples") as tick:
+        made = encoded(stream, loaded, encoder, tick)
+    provenance = seen(spec.encoder, spec.model, spec.weights).facts()
+    facts = {**made.facts, "features": name, "made_from": key, **provenance}
+    return replace(made, name=f"{stream.name}, {name}").save(where, facts)
 
 
 @action(

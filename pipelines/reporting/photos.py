@@ -24,8 +24,7 @@ from driftline.curate.sources.folder import Folder
 from driftline.curate.store.database import open_store
 from driftline.curate.store.photos import history as past
 from driftline.curate.validation.answers.verdicts import BEST
-from driftline.pipelines.config.loader import load
-from driftline.pipelines.config.schema import Config
+from driftline.pipelines.config.loader import Config, load
 from driftline.pipelines.run.stage import Counts, check_reasons
 from driftline.pipelines.run.state import done_of, folder_of, kept_changes
 from driftline.pipelines.stages import STAGES

@@ -1,7 +1,6 @@
 """What keeps a run alive: it grows with its source, asks for misses again, and knows which photos it needs."""
 
 import re
-import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
@@ -13,23 +12,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from driftline.curate.core.atomic_io import fingerprint, read_json, sha256_file, write_json, writing
-from driftline.curate.core.errors import BadConfig, MissingFile, Unconfirmed, Unfinished
+from driftline.curate.core.atomic_io import fingerprint, read_json, remove_tree, sha256_file, write_json
+from driftline.curate.core.errors import MissingFile, Unconfirmed
 from driftline.curate.fetch.outcome import GONE, LIMIT_REASONS, NETWORK_REASONS, TEMPORARY_REASONS
-from driftline.curate.metadata.schema import REPEATED, TABLE
 from driftline.curate.store.database import forget_damaged, open_store, remove, unneeded, verify
 from driftline.pipelines.annotation.batches import questions
 from driftline.pipelines.config.loader import load
-from driftline.pipelines.run import attempt
+from driftline.pipelines.run import state
 from driftline.pipelines.run.kept import frozen_borders, keep_asked
 from driftline.pipelines.run.runner import Verdict, damage_text, make, run
-from driftline.pipelines.run.stage import Context, check_reasons, parts_of, retry_of
-from driftline.pipelines.run.state import StageState, alone, done_of, folder_of, is_finished
+from driftline.pipelines.run.stage import Context, check_reasons, retry_of
 from driftline.pipelines.stages import STAGES
 from driftline.pipelines.stages.bucket import Bucket
 from driftline.pipelines.stages.ingest import Ingest
 
-DAY = 86_400
 STATUS = re.compile(r"http_[1-5]\d\d")  # a reason by the server's status
 FAILED = sorted(NETWORK_REASONS | TEMPORARY_REASONS)  # a later attempt may succeed; other misses are gone, or refused
 
@@ -38,101 +34,77 @@ def needed_photos(runs: Iterable[Path]) -> set[str]:
     """SHA-256 of every photo in the stage fetch of these runs, finished or not."""
     needed: set[str] = set()
     for root in runs:
-        for path in folder_of(root, "fetch").parent.glob("*_fetch*/*.parquet"):
+        for path in state.folder_of(root, "fetch").parent.glob("*_fetch*/*.parquet"):
             needed |= set(pq.read_table(path, columns=["sha256"])["sha256"].drop_null().to_pylist())
     return needed
 
 
-def grow(
-    context: Context, until: str | None = None, minutes: float | None = None, cost: float | None = None
-) -> dict[str, Any]:
+def grow(context: Context, until: str | None = None, cost: float | None = None) -> dict[str, Any]:
     """Run all stages on a source that may have new records; returns a summary as plain data: the rows,
     images and buckets of the last time that it finished ("before"), and those now.
 
-    The borders of the buckets so far are frozen; those of an attempt that failed or paused are not. What the store
-    knows is not asked for again. minutes: work for about as long; then the state is "paused", and the next call goes
-    on. cost: refuse to ask questions that cost more, in US dollars. Raises Unconfirmed for these, Busy if another
-    process works on the run, and what a run raises.
+    The borders of the buckets so far are frozen; those of an attempt that failed are not. What the store knows is not
+    asked for again. cost: refuse to ask questions that cost more, in US dollars. Raises Unconfirmed for these, Busy if
+    another process works on the run, and what a run raises.
     """
     before: list[dict[str, Any]] = []
-    state = "done"
-    stages: list[dict[str, Any]] = []
-    if minutes is not None:
-        context.run_log.end = time.monotonic() + 60 * minutes
-    try:
-        names = list(STAGES)
-        asks = until is None or until in names[names.index("ask") :]
-        if cost is not None and asks:
-            run(context, until="retrieve", yes=True, before=lambda: before.append(keep_what_was(context)))
-            asked = questions(context)
-            if asked is not None and asked["usd"] > cost:
-                raise Unconfirmed(
-                    f"{asked['images']:,} images wait for questions that cost {asked['word']} ${asked['usd']:,.2f}.",
-                    f"--max-usd allows ${cost:,.2f}.",
-                    "Raise it, or lower retrieve.per_class.",
-                )
-        stages = run(context, until=until, yes=True, before=lambda: before.append(keep_what_was(context)))
-    except Unfinished:
-        if context.run_log.end is None or time.monotonic() < context.run_log.end:
-            raise
-        state = "paused"
-    finally:
-        context.run_log.end = None
+    names = list(STAGES)
+    if cost is not None and (until is None or until in names[names.index("ask") :]):
+        run(context, until="retrieve", yes=True, before=lambda: before.append(keep_what_was(context)))
+        asked = questions(context)
+        if asked is not None and asked["usd"] > cost:
+            raise Unconfirmed(
+                f"{asked['images']:,} images wait for questions that cost {asked['word']} ${asked['usd']:,.2f}.",
+                f"--max-usd allows ${cost:,.2f}.",
+                "Raise it, or lower retrieve.per_class.",
+            )
+    stages = run(context, until=until, yes=True, before=lambda: before.append(keep_what_was(context)))
     now = _held(context.root)
     earlier = before[0] if before else now
-    summary = {what: {"before": earlier[what], "now": now[what]} for what in now} | {"gone": _gone_rows(context.root)}
-    if state != "paused":
-        attempt.finish(context.root, fingerprint(Bucket(context).settings()))
+    summary = {what: {"before": earlier[what], "now": now[what]} for what in now}
+    state.end_growth(context.root, fingerprint(Bucket(context).settings()))
     because = next((entry["because"] for entry in stages if "because" in entry), None)
-    return {"state": "waiting" if because else state, "because": because, **summary, "stages": stages}
+    return {"state": "waiting" if because else "done", "because": because, **summary, "stages": stages}
 
 
 def keep_what_was(context: Context) -> dict[str, Any]:
     """Ask what is new. If the source has changed, or an attempt is unfinished: keep the borders of the last finished
-    buckets, which later photos must not move, and if collection.gone is keep, the rows. Returns what the run held."""
+    buckets, which later photos must not move. Returns what the run held."""
     root, ingest = context.root, Ingest(context)
-    ready = done_of(root, "ingest") is not None
+    ready = state.done_of(root, "ingest") is not None
     if ready:
         ingest.prepare()
     settings = fingerprint(Bucket(context).settings())
     if (stored := _unfinished(context)) is not None:
-        if (path := root / attempt.FOLDER / attempt.BORDERS).is_file():
+        if (path := root / state.GROWING / state.BORDERS).is_file():
             write_json(path, read_json(path) | {"grow": context.config.buckets.grow})
-        attempt.write(root, stored | {"settings": settings})
+        write_json(root / state.GROWING / state.BEFORE, stored | {"settings": settings})
         return dict(stored["held"])
     before = _held(root)
-    if ready and StageState(ingest).current:
+    if ready and state.StageState(ingest).current:
         return before
-    folder = attempt.begin(root)
+    remove_tree(root / state.GROWING)
     if context.config.validation.method == "crowd":
         keep_asked(context)  # answered photos stay before new ones
-    if ready and context.config.collection.gone == "keep":
-        parts = parts_of(folder_of(root, "ingest"))
-        with (
-            writing(folder / attempt.EARLIER) as sink,
-            pq.ParquetWriter(sink, TABLE, compression="zstd", use_dictionary=list(REPEATED)) as writer,
-        ):
-            for part in parts:
-                writer.write_table(pq.read_table(part))
     if ready and (frozen := frozen_borders(context)) is not None:
-        write_json(folder / attempt.BORDERS, frozen)
-    bucketed = done_of(root, "bucket")
+        write_json(root / state.GROWING / state.BORDERS, frozen)
+    bucketed = state.done_of(root, "bucket")
     mark = None if bucketed is None else bucketed["fingerprint"]
-    attempt.write(root, {"settings": settings, "bucket": mark, "held": before})
+    write_json(root / state.GROWING / state.BEFORE, {"settings": settings, "bucket": mark, "held": before})
     return before
 
 
 def borders_if_grown(context: Context) -> dict[str, Any] | None:
     """The borders that a run keeps if it grows now; None for those that it has."""
-    current = done_of(context.root, "ingest") is None or StageState(Ingest(context)).current
+    current = state.done_of(context.root, "ingest") is None or state.StageState(Ingest(context)).current
     return None if current or _unfinished(context) is not None else frozen_borders(context)
 
 
 def _unfinished(context: Context) -> dict[str, Any] | None:
     """What the run was before an attempt that has not finished; None without one, and where a run has cut its buckets
     in another way since."""
-    before, done = attempt.read(context.root), done_of(context.root, "bucket")
-    path = context.root / attempt.FOLDER / attempt.BORDERS
+    before, done = state.before_growth(context.root), state.done_of(context.root, "bucket")
+    path = context.root / state.GROWING / state.BORDERS
     if before is None or done is None or not path.is_file() or done["fingerprint"] == before["bucket"]:
         return before
     return before if [path.name, sha256_file(path)] in done["outside"] else None
@@ -140,16 +112,10 @@ def _unfinished(context: Context) -> dict[str, Any] | None:
 
 def _held(root: Path) -> dict[str, Any]:
     """Rows and images of the finished stages, and the names of the buckets."""
-    done = {name: done_of(root, name) for name in ("ingest", "embed", "bucket")}
+    done = {name: state.done_of(root, name) for name in ("ingest", "embed", "bucket")}
     rows, images = (0 if (mark := done[name]) is None else mark["counts"]["kept"] for name in ("ingest", "embed"))
-    buckets = [] if done["bucket"] is None else read_json(folder_of(root, "bucket") / "buckets.json")
+    buckets = [] if done["bucket"] is None else read_json(state.folder_of(root, "bucket") / "buckets.json")
     return {"rows": rows, "images": images, "buckets": [bucket["name"] for bucket in buckets]}
-
-
-def _gone_rows(root: Path) -> int:
-    """Rows that the run keeps, and the source does not have any more."""
-    path = folder_of(root, "ingest") / "gone.parquet"
-    return int(pq.read_metadata(path).num_rows) if path.is_file() else 0
 
 
 def _requests(context: Context) -> int:
@@ -160,19 +126,18 @@ def _requests(context: Context) -> int:
         return int(store.base.execute("SELECT COUNT(*) FROM attempts").fetchone()[0])
 
 
-def heal(context: Context, reasons: Sequence[str] = (), days: float | None = None) -> dict[str, Any]:
+def heal(context: Context, reasons: Sequence[str] = ()) -> dict[str, Any]:
     """Repair damaged output, and ask again for misses; returns a summary as plain data.
 
-    reasons: of the misses, as `retry_of` takes them (default: FAILED, those that may be temporary). days: only
-    addresses that were not asked for so long. Misses that are found again stay, with another date in their history. A
-    fetch that has begun is finished; later stages that were not done before are left to a run. Raises UnknownName for a
-    reason that neither FAILED nor a miss has, MissingFile for a run without any output.
+    reasons: of the misses, as `retry_of` takes them (default: FAILED, those that may be temporary). Misses that are
+    found again stay, with another date in their history. A fetch that has begun is finished; later stages that were not
+    done before are left to a run. Raises UnknownName for a reason that neither FAILED nor a miss has, MissingFile for a
+    run without any output.
     """
     place = context.store()
-    if days is not None and place is None:
-        raise BadConfig("--older-than was given.", "Expected a run with a store, which knows when it asked.")
-    fetched = folder_of(context.root, "fetch")
-    reached = [name for name in STAGES if is_finished(context.root, name) or (name == "fetch" and fetched.is_dir())]
+    fetched = state.folder_of(context.root, "fetch")
+    begun = {"fetch"} if fetched.is_dir() else set()
+    reached = [name for name in STAGES if name in begun or state.is_finished(context.root, name)]
     if not reached:
         raise MissingFile(f"{context.root} has no output yet.", "", f"Run: driftline run {context.root}.")
     before = _missed(fetched)
@@ -185,15 +150,14 @@ def heal(context: Context, reasons: Sequence[str] = (), days: float | None = Non
         with open_store(place.folder) as store:
             damaged = forget_damaged(store)
     requests = _requests(context)
-    retry = replace(retry, before=None if days is None else int(time.time() - days * DAY))
     mended: list[dict[str, str]] = []
-    if attempt.read(context.root) is not None:
+    if state.before_growth(context.root) is not None:
         mended.append({"stage": "grow", "because": "it had not finished"})
 
     def planned(plans: Sequence[Verdict]) -> None:
         for stage, p in zip(make(context), plans, strict=False):
-            state = StageState(stage)  # what follows a stage that is done again has not been looked at
-            lost = state.damage(True) if p.action == "run" and state.done else []
+            of_stage = state.StageState(stage)  # what follows a stage that is done again has not been looked at
+            lost = of_stage.damage(True) if p.action == "run" and of_stage.done else []
             if lost or p.action == "repair":
                 mended.append({"stage": p.stage, "because": damage_text(lost) if lost else p.because})
 
@@ -251,7 +215,7 @@ def collected(directory: Path, delete: bool) -> tuple[dict[str, Any], list[str]]
         gone = [str(run) for run in runs if not (run / "driftline.yaml").is_file()]
         for run in runs:
             if str(run) not in gone:
-                locks.enter_context(alone(run))
+                locks.enter_context(state.alone(run))
         names = unneeded(store, needed_photos(runs))
         sizes = {name: store.file(name).stat().st_size for name in names if store.file(name).is_file()}
         freed = sum(size for name, size in sizes.items() if store.file(name).stat().st_nlink == 1)

@@ -1,28 +1,24 @@
-"""A run folder from Python: what `driftline init`, `run`, `status` and `trace` do, and its release."""
+"""A run folder from Python: its settings, its release and a search in it; and what a folder holds."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from driftline.curate.core.errors import DriftlineError, MissingFile
-from driftline.curate.core.executor import Executor, default_workers
+from driftline.curate.core.errors import MissingFile
+from driftline.curate.core.executor import Executor
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.foreign.notebook import Thumbnail, table
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.kinds import Settings, changes_of
-from driftline.pipelines.run import runner
 from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.state import folder_of, kept_changes
+from driftline.pipelines.run.state import kept_changes
 
 if TYPE_CHECKING:  # imported where it is used: a run can be made and looked at without numpy and pyarrow
     from driftline.curate.release import Release
     from driftline.stream_builder.stream import Stream
-
-SHOWN, A_ROW = 24, 8  # images of a run without a release
 
 
 @dataclass(frozen=True, repr=False)
@@ -40,37 +36,6 @@ class Run:
         """A folder that holds driftline.yaml. Raises MissingFile, and BadConfig for a bad setting."""
         load(Path(path) / "driftline.yaml")
         return cls(Path(path))
-
-    def run(
-        self,
-        until: str | None = None,
-        start: str | None = None,
-        settings: Mapping[str, Any] | None = None,
-        workers: int | None = None,
-        yes: bool = False,
-    ) -> list[dict[str, Any]]:
-        """Run all stages that are not done, in order; returns `status`. Progress is printed on stderr.
-
-        until: the last stage. start: repeat this stage and all later ones. settings: by dotted path, or sections as
-        mappings, instead of those of the file; later runs keep them. workers: processes (default: one per core). yes:
-        repeat finished work of more than 10 minutes. A run that waits for answers returns with the stage `ask`
-        "waiting"; call it again when they are in DIR/answers. Raises DriftlineError.
-        """
-        executor = Executor(workers=workers or default_workers())
-        return runner.run(self.context(settings or {}, executor, quiet=False), start, until, yes)
-
-    def status(self, settings: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
-        """Each stage: {"stage", "state", "counts", "seconds", and maybe a "note"}.
-
-        settings: by dotted path, instead of those of the last run and of the file.
-        """
-        return runner.status(self.context(settings or {}))
-
-    def trace(self, photo: str) -> dict[str, Any]:
-        """One photo's history: {"id", "events", "ended"}. Raises UnknownName."""
-        from driftline.pipelines.reporting.photos import trace
-
-        return trace(self.path, photo)
 
     def search(self, *prompts: str, count: int = 8) -> Retrieved:
         """The `count` photos of every period that are nearest to the prompts, which form one query; a prompt that
@@ -103,16 +68,6 @@ class Run:
             self.path, config, RunLog(self.path / "log.jsonl", quiet), executor or Executor(), tuple(changes)
         )
 
-    def _repr_html_(self) -> str:
-        """Stages with their counts, and the first images."""
-        rows = []
-        for entry in self.status():
-            counts = entry["counts"] or {"read": "", "kept": "", "dropped": {}}
-            dropped = ", ".join(f"{reason} {n:,}" for reason, n in counts["dropped"].items())
-            rows.append([entry["stage"], entry["state"], counts["read"], counts["kept"], dropped])
-        stages = table(str(self.path), ["stage", "state", "read", "kept", "dropped"], rows)
-        return stages + _images(folder_of(self.path, "fetch"))
-
 
 @dataclass(frozen=True, repr=False)
 class Retrieved:
@@ -129,23 +84,6 @@ class Retrieved:
     def _repr_html_(self) -> str:
         """A row for each period."""
         return table(self.query, [], [[name, *photos] for name, photos in self.periods.items()])
-
-
-def _images(fetched: Path) -> str:
-    """The first images of the first shard; none if it cannot be read, "" if there is none."""
-    import pyarrow.parquet as pq
-
-    from driftline.curate.images.shards import Reader, index_path
-
-    if not index_path(fetched, 0).is_file():
-        return ""
-    images = []
-    with suppress(DriftlineError, OSError):
-        reader = Reader(fetched, 0)
-        index = pq.read_table(index_path(fetched, 0), columns=["id", "member"]).drop_null()
-        images = [Thumbnail(reader.get(id_), id_) for id_ in index["id"].to_pylist()[:SHOWN]]
-    rows = [["", *images[low : low + A_ROW]] for low in range(0, len(images), A_ROW)]
-    return table(f"the first {len(images)} images", [], rows)
 
 
 def open_folder(path: str | Path) -> Run | Release | Stream:

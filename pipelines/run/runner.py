@@ -14,9 +14,9 @@ from driftline.curate.core.atomic_io import TEMPORARY, fingerprint
 from driftline.curate.core.errors import BadConfig, DriftlineError, Unconfirmed, Unfinished, UnknownName, Waiting
 from driftline.curate.core.files import look_again, one_walk
 from driftline.curate.validation.settings import FORGOTTEN
-from driftline.pipelines.run import attempt
 from driftline.pipelines.run.stage import Context, Stage, reasons_text
 from driftline.pipelines.run.state import (
+    BORDERS,
     DONE,
     INTENT,
     RECORD,
@@ -24,6 +24,7 @@ from driftline.pipelines.run.state import (
     alone,
     begun_of,
     done_of,
+    end_growth,
     folder_of,
     settle,
     write_changes,
@@ -149,13 +150,7 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
-OWN_FILES = (
-    RECORD,
-    INTENT,
-    FORGOTTEN,
-    "borders.json",
-    "earlier.parquet",
-)  # in the run folder, written under its lock only
+OWN_FILES = (RECORD, INTENT, FORGOTTEN, BORDERS)  # in the run folder, written under its lock only
 
 
 def run(
@@ -212,7 +207,7 @@ def run(
             except KeyboardInterrupt:
                 raise KeyboardInterrupt(_stopped(stage)) from None
         if before is None:
-            attempt.finish(context.root, fingerprint(Bucket(context).settings()))
+            end_growth(context.root, fingerprint(Bucket(context).settings()))
     entries = status(context)
     for entry in entries:
         if entry["state"] == "waiting" and (because or entry["stage"] == until):

@@ -13,7 +13,7 @@ from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.settings import resolve_path
 from driftline.curate.fetch.outcome import NETWORK_REASONS
 from driftline.curate.store.database import Place
-from driftline.pipelines.config.schema import Config
+from driftline.pipelines.config.loader import Config
 
 MEMORY = "digests.sqlite"  # in the run folder: what was read of files on this machine
 Records = tuple[tuple[str, str], ...]
@@ -66,8 +66,6 @@ class Retry:
     """reasons of the misses"""
     output: Path | None = None
     """finished output whose images are kept; None: the unfinished work itself"""
-    before: int | None = None
-    """only addresses that were last asked before this time, seconds since 1970; None: all"""
 
 
 def retry_of(reasons: Sequence[str]) -> Retry:

@@ -10,7 +10,6 @@ from driftline.curate.core.atomic_io import write_parquet
 from driftline.curate.core.files import look_again
 from driftline.curate.foreign.s3 import fetch
 from driftline.curate.sources.base import FileSource, Workplace
-from driftline.pipelines.run.attempt import earlier_of
 from driftline.pipelines.run.stage import MEMORY, Counts, Records, Stage
 
 ROWS = 65_536  # records a part
@@ -33,11 +32,11 @@ class Ingest(Stage):
         return [*super().plugins(), type(self.context.config.collection)]
 
     def outside(self) -> list[Path]:
-        """The files of the source that exist on this machine, and the rows to keep."""
-        remote, earlier = self._remote(), self._earlier()
+        """The files of the source that exist on this machine."""
+        remote = self._remote()
         if remote is not None and not self._place().path(remote.path).exists():
-            return earlier
-        return self.context.config.collection.inputs(self._place()) + earlier
+            return []
+        return self.context.config.collection.inputs(self._place())
 
     def check(self) -> None:
         """The source is there."""
@@ -57,17 +56,13 @@ class Ingest(Stage):
         source = self.context.config.collection
         return source if isinstance(source, FileSource) and source.path.startswith("s3://") else None
 
-    def _earlier(self) -> list[Path]:
-        path = earlier_of(self.context.root)
-        return [path] if self.context.config.collection.gone == "keep" and path.is_file() else []
-
     def _place(self) -> Workplace:
         root = self.context.root
         return Workplace(root, root / "downloads", self.context.executor.workers, root / MEMORY)
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """source → table/part-NNNNN.parquet, rejects/part-NNNNN.parquet; rejects/left_out.parquet: files that are no
-        records; gone.parquet: rows that only the run has."""
+        records."""
         import pyarrow as pa
         import pyarrow.compute as pc
         import pyarrow.parquet as pq
@@ -90,8 +85,6 @@ class Ingest(Stage):
                 write_parquet(out / "rejects" / f"part-{number:05d}.parquet", rejects)
                 number += 1
                 tick(len(table))
-        if (earlier := self._earlier()) and not (out / "gone.parquet").is_file():
-            _keep(earlier[0], out, number)
         reasons = self._leave_out(out)
         kept = 0
         for path in sorted((out / "rejects").glob("part-*.parquet")):
@@ -110,26 +103,6 @@ class Ingest(Stage):
         if faulty:
             write_parquet(out / "rejects" / "left_out.parquet", pa.Table.from_pylist(faulty, schema=REJECTS))
         return Counter(row["reason"] for row in faulty)
-
-
-def _keep(earlier: Path, out: Path, number: int) -> None:
-    """Write the earlier rows that the source does not have as the last part; their row numbers follow the others."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    import pyarrow.parquet as pq
-
-    from driftline.curate.metadata.schema import REJECTS, REPEATED, TABLE
-
-    parts = [out / "table" / f"part-{i:05d}.parquet" for i in range(number)]
-    ids = pa.concat_tables([pq.read_table(part, columns=["id"]) for part in parts])["id"]
-    table = pq.read_table(earlier, schema=TABLE)
-    table = table.filter(pc.invert(pc.is_in(table["id"], value_set=ids.combine_chunks())))
-    first = sum(_rows(part) + _rows(out / "rejects" / part.name) for part in parts)
-    rows = pa.array(range(first, first + len(table)), pa.int64())
-    table = table.set_column(table.schema.get_field_index("row"), "row", rows)
-    write_parquet(out / "table" / f"part-{number:05d}.parquet", table, REPEATED)
-    write_parquet(out / "rejects" / f"part-{number:05d}.parquet", REJECTS.empty_table())
-    write_parquet(out / "gone.parquet", table.select(["id", "row"]))
 
 
 def _rows(path: Path) -> int:

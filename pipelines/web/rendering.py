@@ -1,15 +1,13 @@
 """Templates and the stylesheet of the local pages."""
 
 from importlib.resources import files
-from typing import Any
 
 from jinja2 import Environment, StrictUndefined, Template
 
 
-def template(package: str, name: str, **filters: Any) -> Template:
+def template(package: str, name: str) -> Template:
     """A template of a page; values are escaped."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= filters
     return environment.from_string(files(package).joinpath("templates", name).read_text(encoding="utf-8"))
 
 

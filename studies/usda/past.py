@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+import driftline as dl
 from driftline.curate.core.atomic_io import write_json
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import time_order
@@ -26,7 +27,6 @@ from driftline.curate.pretrain.pool import ImageArray, fit_image
 from driftline.curate.pretrain.train import Probe, pretrain
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.run import evaluate
-from driftline.pipelines.cli.encoding import encoded_at
 from driftline.stream_builder.stream import Split, Step, Stream
 
 FRUITS = ("apples", "peaches", "pears", "plums", "grapes", "strawberries", "oranges", "cherries")
@@ -117,8 +117,8 @@ def main() -> None:
     recipe = replace(RECIPES["small"], **scale.recipe)
     probe = Probe(np.asarray(train.x), train.y, np.asarray(test.x), test.y)
     facts = pretrain(pictures, recipe, out / "moco", run_log=run_log, probe=probe, probe_every=10)
-    encoder = f"backbone:{recipe.network}:{out / 'moco'}"
-    features = encoded_at(stream, stream.sha256, "moco-b0", encoder, out / "features" / "moco-b0", "cpu", run_log)
+    encoder = f"moco-b0=backbone:{recipe.network}:{out / 'moco'}"
+    features = dl.encode(saved, encoder=encoder, out=out / "features", device="cpu")["moco-b0"]
     seeds = list(range(scale.seeds))
     evaluate(features, "clear-iid", [*scale.learners, "nearest-mean"], seeds, out=out / "runs")
     evaluate(features, "clear-streaming", [*scale.learners, "nearest-mean"], seeds, out=out / "runs")

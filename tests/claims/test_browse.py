@@ -2,12 +2,7 @@
 it."""
 
 import shutil
-from concurrent.futures import ThreadPoolExecutor
-from copy import copy
-from dataclasses import replace
 from pathlib import Path
-from threading import Event
-from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -16,12 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from driftline.curate.core.atomic_io import write_array
 from driftline.curate.core.seeding import rng_for
-from driftline.curate.core.vectors import unit
-from driftline.curate.embedding.vector_store import vector_file
 from driftline.pipelines.browse.collection import Collection, Source
-from driftline.pipelines.browse.selection import VALUES, Asked, Selections, Vectors
+from driftline.pipelines.browse.selection import VALUES, Asked, Selections
 from driftline.pipelines.browse.server import open_collection
 from driftline.pipelines.run.state import folder_of
 
@@ -30,48 +22,37 @@ N = 400
 
 @pytest.fixture(scope="module")
 def rows() -> list[dict[str, Any]]:
-    """Photos of 20 classes, class k with 1 + 2 k photos or none; two in five have a vector, half of them a judge."""
+    """Photos of 20 classes, class k with 1 + 2 k photos or none; half of them have a verdict."""
     rng = rng_for(0, "rows")
     classes = [f"c{k:02d}" for k in range(20) for _ in range(1 + 2 * k)]
     drawn = [None] * (N - len(classes)) + classes
-    vectors = iter(range(N))
     return [
         {
             "id": f"p{i}",
             "uploaded": 1_200_000_000 + 86_400 * i,
             "class": name,
             "bucket": f"b{int(rng.integers(3))}",
-            "judge": [["ann"], ["ann", "bob"], None, None][int(rng.integers(4))],
-            "vector": next(vectors) if rng.random() < 0.4 else None,
+            "verdict": ["kept", None][int(rng.integers(2))],
         }
         for i, name in enumerate(rng_for(1, "order").permutation(np.array(drawn, object)).tolist())
     ]
 
 
 @pytest.fixture(scope="module")
-def page(rows: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> Selections:
-    place = tmp_path_factory.mktemp("page") / "x.npy"
-    count = sum(row["vector"] is not None for row in rows)
-    write_array(place, unit(rng_for(2, "x").normal(size=(count, 6)).astype(np.float32)))
+def page(rows: list[dict[str, Any]]) -> Selections:
     database = duckdb.connect()
-    kinds = {"uploaded": pa.int64(), "vector": pa.int64(), "judge": pa.list_(pa.string())}
+    kinds = {"uploaded": pa.int64()}
     table = {name: pa.array([row[name] for row in rows], kinds.get(name, pa.string())) for name in rows[0]}
     database.register("photos_of", pa.table(table | {"place_in_order": list(range(N))}))
-    source = Source(
-        "made", "run", ["b0", "b1", "b2", "b3"], lambda row: None, vectors=(vector_file(place),),
-        encoder=lambda: SimpleNamespace(texts=lambda texts: np.ones((1, 6), np.float32)),  # type: ignore[arg-type, return-value]
-    )  # fmt: skip
-    collection = Collection(source, database, "SELECT * FROM photos_of")
-    return Selections(collection, Vectors(collection))
+    source = Source("made", "run", ["b0", "b1", "b2", "b3"], lambda row: None)
+    return Selections(Collection(source, database, "SELECT * FROM photos_of"))
 
 
 ASKED = {
     "nothing": Asked(),
-    "a prompt": Asked(text="red", sort="nearest"),
-    "a photo": Asked(like=-1, sort="nearest"),
-    "a prompt and a rare class": Asked({"class": ("c00", "c03", "c19")}, text="red"),
-    "a judge in a time": Asked({"judge": ("bob",), "bucket": ("b1",)}, since=1_205_000_000),
-    "no judge": Asked({"judge": ("",)}),
+    "rare classes": Asked({"class": ("c00", "c03", "c19")}),
+    "a verdict in a time": Asked({"verdict": ("kept",), "bucket": ("b1",)}, since=1_205_000_000),
+    "no verdict": Asked({"verdict": ("",)}),
     "none of these": Asked({"class": ("c01", "zebra"), "bucket": ("b3",)}),
 }
 
@@ -79,24 +60,20 @@ ASKED = {
 class TestAllNumbersAreOfOneSet:
     @pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
     def test_total_facets_and_timeline(self, page: Selections, rows: list[dict[str, Any]], asked: Asked) -> None:
-        first = next(i for i, row in enumerate(rows) if row["vector"] is not None)
-        asked = Asked(**{**vars(asked), "like": first}) if asked.like is not None else asked
-
         def holds(i: int, without: str = "") -> bool:
             row = rows[i]
-            ranked = asked.text or asked.like is not None
             chosen = all(
                 any(value in values_of(row, name) for value in wanted)
                 for name, wanted in asked.facets.items()
                 if name != without
             )
             late = asked.since is None or without == "time" or row["uploaded"] >= asked.since
-            return chosen and late and not (ranked and row["vector"] is None)
+            return chosen and late
 
         shown = page.overview(asked)
         expected = [i for i in range(N) if holds(i)]
         assert shown["total"] == len(expected)
-        assert sorted(page.ordered(asked)[0].tolist()) == expected
+        assert sorted(page.ordered(asked).tolist()) == expected
         for name, counts in shown["facets"].items():
             of = [value for i in range(N) if holds(i, name) for value in values_of(rows[i], name)]
             assert len(counts["values"]) >= min(len(set(of)), VALUES), name
@@ -115,31 +92,7 @@ class TestAllNumbersAreOfOneSet:
 def values_of(row: dict[str, Any], name: str) -> list[str]:
     """A photo's values of a facet; "" for none."""
     value = row[name]
-    return [""] if value is None else value if isinstance(value, list) else [value]
-
-
-def test_while_the_model_is_loaded_other_questions_are_answered(page: Selections) -> None:
-    loading, loaded, loads = Event(), Event(), []
-
-    def load() -> Any:
-        loads.append(1)
-        loading.set()
-        assert loaded.wait(30)
-        return SimpleNamespace(texts=lambda texts: np.ones((1, 6), np.float32))
-
-    collection = copy(page.collection)
-    collection.source = replace(collection.source, encoder=load)
-    slow = Selections(collection, Vectors(collection))
-    with ThreadPoolExecutor(3) as pool:
-        prompts = [pool.submit(slow.ordered, Asked(text=text)) for text in ("a bus", "a car")]
-        try:
-            assert loading.wait(30)
-            total = pool.submit(slow.overview, Asked()).result(timeout=10)["total"]
-        finally:
-            loaded.set()
-        assert {len(prompt.result()[0]) for prompt in prompts} == {len(page.ordered(Asked(text="red"))[0])}
-    assert total == N
-    assert loads == [1], "the model is loaded once"
+    return ["" if value is None else value]
 
 
 class TestADroppedRecordHasNothingOfItsNamesake:
@@ -152,20 +105,8 @@ class TestADroppedRecordHasNothingOfItsNamesake:
     def test_it_has_no_vector_bucket_verdict_or_place_in_the_release(self, collection: Collection) -> None:
         late = "reason LIKE 'filter: %'"
         assert collection.rows(f"SELECT count(*) FROM photos WHERE {late}")[0][0] > 0
-        mine = "vector IS NULL AND bucket IS NULL AND verdict IS NULL AND judge IS NULL AND shard IS NULL"
+        mine = "vector IS NULL AND bucket IS NULL AND verdict IS NULL AND shard IS NULL"
         assert collection.rows(f"SELECT id FROM photos WHERE {late} AND NOT ({mine})") == []
-
-    def test_a_second_record_of_an_embedded_photo_is_not_like_it(self, every_drop: Path, tmp_path: Path) -> None:
-        run = copied(every_drop, tmp_path / "run")
-        twin = repeat(run)
-        collection = open_collection(run)
-        page = Selections(collection, Vectors(collection))
-        first, second = collection.rows("SELECT n, reason FROM photos WHERE id = ? ORDER BY reason NULLS FIRST", [twin])
-        assert (first[1], second[1]) == (None, "filter: duplicate_id")
-        for asked in (Asked(like=first[0], sort="nearest"), Asked(text="a bus", sort="nearest")):
-            numbers = page.ordered(asked)[0].tolist()
-            assert first[0] in numbers
-            assert second[0] not in numbers
 
     def test_each_vector_belongs_to_one_photo(self, every_drop: Path, tmp_path: Path) -> None:
         run = copied(every_drop, tmp_path / "run")

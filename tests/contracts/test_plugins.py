@@ -34,8 +34,8 @@ import driftline as dl
 from driftline.curate.core.registry import Registry
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.export import EXPORTS
-from driftline.pipelines.cli.imports import import_app
 from driftline.pipelines.cli.listing import REGISTRIES
+from driftline.pipelines.cli.makers import import_app
 from driftline.pipelines.demo.draw import photo
 from driftline.pipelines.stages import STAGES
 
@@ -188,8 +188,9 @@ class TestCommandLine:
         for side in ("train", "test"):
             (tmp_path / f"{side}.csv").write_text("text,category\na loan,loan\nmy card,card\n", encoding="utf-8")
         encoder = f"{called('encoders', how)}:en"
-        succeeded("stream", "from-dataset", str(tmp_path), "--encoder", encoder, "--out", str(tmp_path / "S"))
-        assert dl.Stream.load(tmp_path / "S").x_shape == (6,)
+        succeeded("stream", "from-dataset", str(tmp_path), "--out", str(tmp_path / "S"))
+        succeeded("stream", "encode", str(tmp_path / "S"), "--encoder", f"e={encoder}", "--out", str(tmp_path / "V"))
+        assert dl.Stream.load(tmp_path / "V" / "e").x_shape == (6,)
 
 
 def write_diary(folder: Path, n: int) -> dict[str, Any]:
@@ -298,11 +299,11 @@ def test_a_stage_inside_is_one_file_and_one_line(tmp_path, fixtures, monkeypatch
     monkeypatch.setitem(STAGES._own, "weekday", "mybench.stage:Weekday")
     run = dl.Run(Path(shutil.copytree(fixtures / "finished", tmp_path / "run", copy_function=shutil.copy2)))
     with importable(tmp_path):  # the registry is read again
-        done = run.run(workers=1)[-1]
+        done = dl.run(run, workers=1)["stages"][-1]
         assert (done["stage"], done["state"]) == ("weekday", "done")
         assert done["counts"]["read"] == done["counts"]["kept"] + done["counts"]["dropped"].get("weekend", 0)
         kept = pq.read_table(next(run.path.glob("stages/*_weekday")) / "members.parquet")["id"].to_pylist()
-        assert "weekday" in [event["stage"] for event in run.trace(kept[0])["events"]]
+        assert "weekday" in [event["stage"] for event in dl.trace(run, kept[0])["events"]]
         assert "weekday" in run._repr_html_()
 
 

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 from support.chat_server import Chat, chat_server
-from support.console import answer
 from support.toy_encoder import tiny_bert
 from support.traps import Trap
 
@@ -30,11 +29,9 @@ from driftline.curate.core.errors import (
     Unreachable,
 )
 from driftline.curate.core.registry import HOME
-from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.encoders import spec_of
 from driftline.curate.encoders.texts import Ngrams
-from driftline.eval.experiment.presets import TEXT_ENCODERS
 from driftline.eval.learner import Task
 from driftline.eval.learners.texts import Llm, Lora
 from driftline.eval.protocol import PROTOCOLS
@@ -245,37 +242,6 @@ class TestEncoders:
         with pytest.raises(BadInput, match=r"cannot be loaded \(.*code of its own is never run"):
             spec_of(f"sentence:{tmp_path}", "cpu").load()
         assert not (tmp_path / "mark").exists()
-
-    def test_an_encoder_swap_is_one_command(self, texts: Stream, tmp_path: Path) -> None:
-        command = [
-            "eval", str(tmp_path / "S"), "--protocol", "ocrr", "--learners",
-            "substrate,static-knn,llm", "--encoder", "ngrams:64,ngrams:16", "--set", "held_out=1", "--set", "every=4",
-            "--out", str(tmp_path / "runs"), "--json",
-        ]  # fmt: skip
-        documents = answer(*command)
-
-        assert [d["stream"]["name"] for d in documents] == ["intent", "intent, ngrams:64", "intent, ngrams:16"]
-        assert "endpoint" in documents[0]["skipped"][0]["because"]
-        assert [r["learner"] for r in documents[1]["results"]] == ["substrate", "static-knn"]
-
-    def test_the_encoder_of_a_presets_paper_is_used_if_it_is_here(
-        self, texts: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        from driftline.pipelines.cli.encoding import papers_encoder
-        from driftline.pipelines.commands.evaluate import evaluate_all
-
-        log = RunLog()
-        monkeypatch.setattr("driftline.curate.encoders.weights.is_here", lambda *_: False)
-        assert papers_encoder("ocrr", [texts], log) is None
-        assert "--encoder sentence:BAAI/bge-large-en-v1.5 downloads it" in capsys.readouterr().err
-        monkeypatch.setattr("driftline.curate.encoders.weights.is_here", lambda *_: True)
-        assert papers_encoder("ocrr", [texts], log) == ["sentence:BAAI/bge-large-en-v1.5"]
-        assert papers_encoder("cglm", [texts], log) is None
-        assert papers_encoder("ocrr", [encode(texts, Ngrams("64"), "ngrams:64")], log) is None
-        monkeypatch.setitem(TEXT_ENCODERS, "ocrr", "ngrams:16")
-        more: Any = {"preset": "ocrr", "settings": ["held_out=1"], "device": "cpu", "out": tmp_path / "runs"}
-        (document,) = evaluate_all([tmp_path / "S"], protocol="ocrr", learners="static-knn", **more)
-        assert document["stream"]["name"] == "intent, ngrams:16"
 
     def test_learners_of_vectors_say_that_texts_must_be_encoded(self, texts: Stream) -> None:
         found = evaluate(texts, "ocrr", ["substrate"], settings={"held_out": 1})

@@ -52,11 +52,6 @@ def results(folder: Path) -> Path:
     return path
 
 
-def comments(folder: Path) -> list[dict[str, Any]]:
-    (path,) = (folder / "annotate").glob("*.comments.json")
-    return list(read_json(path))
-
-
 @pytest.fixture
 def folder(journey: Path, tmp_path: Path) -> Path:
     """A run that waits for answers."""
@@ -165,28 +160,21 @@ class TestDesk:
         with pytest.raises(BadInput, match="is not in the batch"):
             store.answer("ann", "../i1", ["bus"], False, 0)
 
-    def test_two_annotators_on_one_image_are_two_answers_and_their_agreement(self, store: AnswerStore) -> None:
+    def test_two_annotators_on_one_image_are_two_answers(self, store: AnswerStore) -> None:
         for who, label in (("ann", "bus"), ("bob", "bus"), ("eve", "car")):
             store.answer(who, "i1", [label], False, 1)
         store.answer("eve", "i1", ["bus"], False, 1)  # a second thought takes the first's place
         store.answer("eve", "i2", ["none"], True, 1)
-        progress = store.progress("eve")
-        assert (progress.done, store.total(), progress.agreement) == (2, 4, 1.0)
+        assert (store.progress("eve").done, store.total()) == (2, 4)
 
-    def test_a_skipped_image_comes_last_and_its_comment_is_listed(self, store: AnswerStore) -> None:
+    def test_a_skipped_image_comes_last(self, store: AnswerStore) -> None:
         first, second = store.following("ann")
-        store.skip("ann", first, "  <b>too\ndark</b> " + "x" * 600)
+        store.skip("ann", first)
         assert store.following("ann", 1) == [second]
         assert store.following("ann", 30)[-1] == first
-        (comment,) = store.comments()
-        assert (comment["photo"], comment["comment"][:15], len(comment["comment"])) == (
-            BATCH["items"][first],
-            "<b>too dark</b>",
-            500,
-        )
         assert store.following("bob", 30) == store.queue("bob")
         with pytest.raises(BadInput, match="is not in the batch"):
-            store.skip("ann", "x", "")
+            store.skip("ann", "x")
 
     def test_conflicts_are_what_no_answer_wins_and_one_more_vote_settles_them(self, store: AnswerStore) -> None:
         for who, one, two in (("ann", "bus", "bus"), ("bob", "car", "bus"), ("cat", "none", "car")):
@@ -197,7 +185,6 @@ class TestDesk:
         assert store.votes("i1") == [("bus", 1), ("car", 1), ("none", 1)]
         store.answer("eve", "i1", ["car"], False, 2)
         assert (store.conflicts("eve", 2), store.conflicts("zoe", 2)) == ([], [])
-        assert store.progress("ann").pace == 30
 
     def test_nothing_is_written_before_anyone_answered(self, store: AnswerStore, tmp_path: Path) -> None:
         assert store.export(tmp_path / "answers" / "annotate.csv") == 0
@@ -237,11 +224,6 @@ class TestDesk:
         with pytest.raises(BadInput, match=r"answers\.csv has no column AssignmentId.*nothing is written over it"):
             empty.export(path)
         assert path.read_text() == "edited,by,hand\n"
-
-    def test_a_comment_stays_until_another_takes_its_place(self, store: AnswerStore) -> None:
-        for comment in ("dark", "", "too dark", ""):
-            store.skip("ann", "i1", comment)
-        assert [entry["comment"] for entry in store.comments()] == ["too dark"]
 
     def test_a_damaged_file_is_named(self, tmp_path: Path) -> None:
         (tmp_path / "a.sqlite").write_bytes(b"no database" * 1000)
@@ -418,13 +400,12 @@ def test_a_photo_that_was_withdrawn_since_is_shown_to_nobody_and_its_answers_sta
     (item, gone), *_ = items.items()
     store = answer_store_of(context_of(folder))
     store.answer("ann", item, ["none"], False, 1)
-    store.skip("ann", item, "mine")
+    store.skip("ann", item)
     withdraw(folder / NAME, [Withdrawal(gone, "2026-11-27", "", "", "")])
     pages = Pages(context_of(folder))
     assert len(pages.store.batch["items"]) == len(pages.images) == len(items) - 1
     assert not any(item in of_concept for of_concept in pages.candidates.values())
     assert item not in pages.store.following("bob", len(items))
-    assert pages.store.comments() == []
     assert pages.store.export(folder / "answers" / "a.csv") == 1
 
 

@@ -1,6 +1,5 @@
-"""The browse page: every photo with its fate, counts that add up, exact neighbours, a server that stays local."""
+"""The browse page: every photo with its fate, counts that add up, a server that stays local."""
 
-import csv
 import io
 import json
 import shutil
@@ -10,23 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import numpy as np
 import pyarrow as pa
 import pytest
 from PIL import Image
 from starlette.testclient import TestClient
 from support.pages import Served, chromium_browser, served, violations
 
-from driftline.curate.core.atomic_io import write_array
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
-from driftline.curate.embedding.vector_store import vector_file
-from driftline.curate.metadata.filters import withdrawn_ids
 from driftline.curate.release import Release
 from driftline.pipelines.browse.collection import Collection, Source
-from driftline.pipelines.browse.selection import Asked, Selections, Vectors
+from driftline.pipelines.browse.selection import Asked, Selections
 from driftline.pipelines.browse.server import application, open_collection
 from driftline.pipelines.web.dates import labels
-from driftline.pipelines.web.thumbnails import Thumbnails, small
+from driftline.pipelines.web.thumbnails import small
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'`${1}"
 
@@ -38,12 +33,11 @@ def collection(journey: Path) -> Collection:
 
 @pytest.fixture(scope="module")
 def selections(collection: Collection) -> Selections:
-    return Selections(collection, Vectors(collection))
+    return Selections(collection)
 
 
 @pytest.fixture
-def client(collection: Collection, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[TestClient]:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+def client(collection: Collection) -> Iterator[TestClient]:
     app, path = application(collection, 8)
     with TestClient(app, base_url=f"http://127.0.0.1:8{path}", headers={"origin": "http://127.0.0.1:8"}) as browser:
         yield browser
@@ -80,7 +74,6 @@ class TestTheTable:
             (tmp_path / "stages" / stage).symlink_to(journey / "stages" / stage)
         opened = open_collection(tmp_path)
         assert set(values(opened, "outcome")) == {"dropped", "in the run"}
-        assert not opened.source.vectors
 
     def test_another_folder_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(MissingFile, match="Expected a run folder, a release or a stream"):
@@ -107,27 +100,12 @@ def test_buckets_of_numbers_are_named_by_their_dates() -> None:
 class TestSelections:
     def test_a_span_of_days_includes_both(self, selections: Selections) -> None:
         asked = Asked.parse([("since", "2008-01-01"), ("until", "2008-12-31")], [])
-        rows = selections.collection.photos(selections.ordered(asked)[0].tolist())
+        rows = selections.collection.photos(selections.ordered(asked).tolist())
         assert rows
         assert all(1199145600 <= row["uploaded"] < 1230768000 for row in rows)
 
-    def test_an_order_by_similarity_is_the_exact_one(self, selections: Selections) -> None:
-        photos, rows = selections.collection.vector_rows()
-        x = np.concatenate([np.asarray(f.map(), np.float32) for f in selections.vectors.files])[rows]
-        numbers, scores = selections.ordered(Asked(like=int(photos[7]), sort="nearest"))
-        exact = x @ (x[7] / np.linalg.norm(x[7]))
-        assert numbers[0] == photos[7]
-        assert np.allclose(scores, np.sort(exact)[::-1], atol=1e-5)
-        assert len(numbers) == len(photos)
-
-    def test_a_prompt_ranks_as_the_model_does(self, selections: Selections) -> None:
-        numbers, scores = selections.ordered(Asked(text="a photo of a bus", sort="nearest"))
-        assert (np.diff(scores) <= 0).all()
-        best = [row["class"] for row in selections.collection.photos(numbers[:10].tolist())]
-        assert best.count("bus") >= 8
-
     def test_newest_first_keeps_photos_without_a_date_last(self, selections: Selections) -> None:
-        numbers, _ = selections.ordered(Asked(sort="newest"))
+        numbers = selections.ordered(Asked(sort="newest"))
         dates = [row["uploaded"] for row in selections.collection.photos(numbers.tolist())]
         dated = selections.collection.dated
         assert dates[:dated] == sorted(dates[:dated], reverse=True)
@@ -138,7 +116,6 @@ class TestSelections:
         [
             (("clas", "bus"), "Unknown filter 'clas'. Did you mean 'class'"),
             (("since", "May"), "Expected YYYY-MM-DD"),
-            (("like", "x"), "Expected the number of a photo"),
             (("sort", "best"), "Unknown order 'best'"),
         ],
     )
@@ -147,8 +124,8 @@ class TestSelections:
             Asked.parse([pair], ["class"])
 
     def test_text_that_is_sought_is_never_sql(self, selections: Selections) -> None:
-        assert len(selections.ordered(Asked(find="' OR 1=1 --"))[0]) == 0
-        assert len(selections.ordered(Asked({"class": ("' OR 1=1 --",)}))[0]) == 0
+        assert len(selections.ordered(Asked(find="' OR 1=1 --"))) == 0
+        assert len(selections.ordered(Asked({"class": ("' OR 1=1 --",)}))) == 0
 
 
 class TestServer:
@@ -159,8 +136,7 @@ class TestServer:
         assert {tile[2] for tile in view["photos"]} == {"bus"}
         assert client.get("rows", params={"class": "bus", "at": 5}).json()[0] == view["photos"][5]
 
-    def test_what_the_first_screen_shows_is_made_while_the_server_starts(self, journey, monkeypatch, tmp_path):
-        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    def test_what_the_first_screen_shows_is_made_while_the_server_starts(self, journey, monkeypatch):
         opened = open_collection(Release.open(journey).path)
         app, path = application(opened, 8, ahead=True)
         for thread in threading.enumerate():
@@ -198,63 +174,33 @@ class TestServer:
         answer = client.get("view", params={"clas": "x"})
         assert (answer.status_code, answer.json()["error"][:22]) == (400, "Unknown filter 'clas'.")
 
-    def test_what_is_saved_can_be_read_again(self, client: TestClient, tmp_path: Path, collection: Collection) -> None:
-        query = {"query": "class=bus", "form": "csv", "rows": []}
-        rows = list(csv.DictReader(io.StringIO(client.post("export", json=query).text)))
-        assert {row["class"] for row in rows} == {"bus"}
-        chosen = client.post("export", json={"query": "", "form": "withdrawn", "rows": [2, 5]}).content
-        (tmp_path / "withdrawn.csv").write_bytes(chosen)
-        assert withdrawn_ids(tmp_path / "withdrawn.csv") == [r["id"] for r in collection.photos([2, 5])]
-
     @pytest.mark.parametrize("name", ["../server.py", "..%2fserver.py", "page.css%00", "Page.css", "browse.html.j2"])
     def test_no_other_file_is_served(self, client: TestClient, name: str) -> None:
         assert client.get(f"static/{name}").status_code in (401, 404)
         assert client.get("static/page.css").headers["content-type"].startswith("text/css")
 
 
-class TestThumbnails:
-    def picture(self) -> bytes:
-        buffer = io.BytesIO()
-        Image.new("RGB", (900, 300), "red").save(buffer, "PNG")
-        return buffer.getvalue()
-
-    def test_they_outlive_the_server(self, tmp_path: Path) -> None:
-        made = Thumbnails(tmp_path).get("1", self.picture)
-        assert Image.open(io.BytesIO(made)).size == (192, 64)
-        assert Thumbnails(tmp_path).get("1", lambda: b"") == made
-
-    def test_without_a_folder_they_are_kept_in_memory(self) -> None:
-        thumbnails = Thumbnails(None)
-        made = thumbnails.get("1", self.picture)
-        assert thumbnails.get("1", lambda: b"") == made
-
-    def test_a_damaged_cache_is_left_out(self, tmp_path: Path) -> None:
-        (tmp_path / "thumbnails.sqlite").write_bytes(b"not a database" * 100)
-        assert Thumbnails(tmp_path).get("1", self.picture)[:2] == b"\xff\xd8"
-
-    def test_what_is_no_image_is_refused(self) -> None:
-        with pytest.raises(BadInput, match="cannot be decoded"):
-            small(b"<svg onload=alert(1)>", 10)
+def test_what_is_no_image_is_refused() -> None:
+    with pytest.raises(BadInput, match="cannot be decoded"):
+        small(b"<svg onload=alert(1)>", 10)
 
 
 @pytest.fixture(scope="module")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def hostile() -> Iterator[Served]:
     """A collection whose name and classes are hostile, in a browser's reach."""
-    collection = made(tmp_path_factory.mktemp("hostile"), [HOSTILE, "<b>bold</b>", "=1+1"])
+    collection = made([HOSTILE, "<b>bold</b>", "=1+1"])
     with served(lambda port: application(collection, port)) as running:
         yield running
 
 
-def made(folder: Path, classes: list[str]) -> Collection:
-    """Sixty photos of these classes, with vectors and without images."""
-    write_array(folder / "x.npy", np.eye(60, dtype=np.float32))
+def made(classes: list[str]) -> Collection:
+    """Sixty photos of these classes, without images."""
     n = pa.array(range(60))
     names = pa.array([classes[i % len(classes)] for i in range(60)])
-    columns = {"id": n.cast(pa.string()), "uploaded": n, "class": names, "vector": n, "place_in_order": n}
+    columns = {"id": n.cast(pa.string()), "uploaded": n, "class": names, "place_in_order": n}
     database = duckdb.connect()
     database.register("photos_of", pa.table(columns))
-    source = Source(HOSTILE, "run", [], lambda row: None, vectors=(vector_file(folder / "x.npy"),))
-    return Collection(source, database, "SELECT * FROM photos_of")
+    return Collection(Source(HOSTILE, "run", [], lambda row: None), database, "SELECT * FROM photos_of")
 
 
 @pytest.mark.proof("browser")
@@ -279,8 +225,6 @@ def test_in_a_real_browser_hostile_names_are_text_keys_work_and_axe_finds_nothin
                 assert "class=%3D1%2B1" in page.url
                 page.locator("#grid").focus()
                 page.keyboard.press("ArrowRight")
-                page.keyboard.press("x")
-                expect(page.locator("#selected output")).to_have_text("1 photo selected")
                 page.keyboard.press("Enter")
                 expect(page.locator("dialog#photo")).to_contain_text("=1+1")
                 assert violations(page) == {}
@@ -289,8 +233,8 @@ def test_in_a_real_browser_hostile_names_are_text_keys_work_and_axe_finds_nothin
             page.close()
 
 
-def test_json_of_hostile_names_is_json(tmp_path: Path) -> None:
-    app, path = application(made(tmp_path, [HOSTILE, "b", "c"]), 8)
+def test_json_of_hostile_names_is_json() -> None:
+    app, path = application(made([HOSTILE, "b", "c"]), 8)
     with TestClient(app, base_url=f"http://127.0.0.1:8{path}") as client:
         answer = client.get("view", params={"class": HOSTILE})
         assert answer.headers["content-type"] == "application/json"

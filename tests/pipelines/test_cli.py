@@ -22,8 +22,8 @@ from driftline.curate.core.files import content_digest, listing
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.run import evaluate
 from driftline.pipelines.cli.app import app
-from driftline.pipelines.cli.imports import add_imports
 from driftline.pipelines.cli.listing import KINDS, REGISTRIES
+from driftline.pipelines.cli.makers import add_imports
 from driftline.pipelines.demo.draw import photo
 from driftline.pipelines.run.state import MARKS
 

@@ -22,8 +22,7 @@ from driftline.curate.sources import SOURCES
 from driftline.curate.sources.folder import Folder
 from driftline.curate.sources.table import Delimited
 from driftline.pipelines.config import presets
-from driftline.pipelines.config.loader import load
-from driftline.pipelines.config.schema import Config
+from driftline.pipelines.config.loader import Config, load
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import StageState
 from driftline.pipelines.stages.embed import Embed
@@ -190,7 +189,7 @@ def test_a_source_named_by_its_module_brings_its_own_keys(tmp_path: Path, monkey
     source = "collection.source=museum_source:Museum"
     written = presets.write_run_file(tmp_path, "mini", [source, "collection.room=7"])
     collection = yaml.safe_load(written.read_text())["collection"]
-    assert collection == {"source": "museum_source:Museum", "room": 7, "gone": "drop"}
+    assert collection == {"source": "museum_source:Museum", "room": 7}
     with pytest.raises(BadConfig, match=r"--set collection\.room is 'x'\. Expected a whole number"):
         load(written, ["collection.room=x"])
     with pytest.raises(

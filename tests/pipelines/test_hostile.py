@@ -10,7 +10,7 @@ from support.console import inside
 from support.small_runs import unpacked
 
 from driftline.pipelines.cli import app as application
-from driftline.pipelines.cli.imports import add_imports
+from driftline.pipelines.cli.makers import add_imports
 
 VALUES = ("", "-1", "nan", "a=[", "x" * 5000, "\udcff", "{folder}", "{file}", "{file}/inside", "{nowhere}")
 # Required words of commands that do more with them than refuse; {…} are places of the test.

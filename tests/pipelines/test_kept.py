@@ -453,7 +453,7 @@ class TestStatus:
     def test_the_last_runs_changes_are_remembered(self, finished: Path) -> None:
         run(context(finished, "release.per_class=3"))
         assert kept_changes(finished) == ["release.per_class=3"]
-        assert [entry["state"] for entry in dl.Run.open(finished).status()] == ALL_DONE
+        assert [entry["state"] for entry in dl.status(finished)["stages"]] == ALL_DONE
         pages = context_of_last(finished, None, True)  # of browse, annotate, …
         assert (pages.config.release.per_class, pages.changes) == (3, ("release.per_class=3",))
         changes = ("release.per_class=3", "seed=1")

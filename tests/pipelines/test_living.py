@@ -6,7 +6,6 @@ import re
 import shutil
 import sqlite3
 import subprocess
-import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -278,28 +277,17 @@ class TestGrow:
             grow(context(built), cost=0.1)
         assert not (built / "stages" / "07_ask").exists()
 
-    def test_a_limit_of_time_pauses_and_the_next_call_goes_on(self, town: Town, tmp_path: Path) -> None:
-        root = town.run(tmp_path / "run", 60, LOOSE)
-        with counted(town):
-            assert grow(context(root), until="fetch", minutes=0)["state"] == "paused"
-            assert grow(context(root), until="fetch", minutes=5)["state"] == "done"
-
     def test_a_second_process_is_refused_by_name(self, built: Path) -> None:
         with alone(built), pytest.raises(Busy, match=r"Another driftline process \(process \d+ on"):
             grow(context(built))
 
 
 class TestHeal:
-    def test_misses_are_asked_again_by_reason_and_age_and_their_history_is_kept(self, built, town, monkeypatch):
+    def test_misses_are_asked_again_by_reason_and_their_history_is_kept(self, built, town):
         index = pq.read_table(built / "stages" / "03_fetch" / "index.parquet")
         gone = index.filter(pc.equal(index["fault"], "http_404"))["id"].to_pylist()
         behaviour = town.world.folder / "behaviour.json"
         before = behaviour.read_text()
-        monkeypatch.setattr(time, "time", lambda: 1_000_000_000.0)  # a clock that was set back
-        with counted(town) as counts:
-            assert heal(context(built), ["http_404"], days=1)["asked"] == 0
-            assert requests(counts) == 0
-        monkeypatch.undo()
         try:
             behaviour.write_text(json.dumps({k: v for k, v in json.loads(before).items() if k != gone[0]}))
             with counted(town) as counts:

@@ -152,7 +152,7 @@ def test_other_bytes_behind_an_address_are_both_kept_and_dated(started: Path, to
     assert list(images.values()).count(kept) == list(images.values()).count(other) == 1
 
 
-@pytest.mark.parametrize("name", ["record.json", "borders.json", "earlier.parquet"])
+@pytest.mark.parametrize("name", ["record.json", "borders.json"])
 def test_unfinished_files_of_a_killed_process_are_removed(started: Path, name: str) -> None:
     left = started / f".partial-999999-{name}"
     left.write_text("{")
@@ -175,25 +175,6 @@ def test_rows_that_are_gone_are_reported_and_leave_the_run(started: Path, town: 
     assert counts == {}
     table = json.loads((started / "stages" / "02_filter" / "done.json").read_text())
     assert table["counts"]["read"] <= 30
-
-
-def test_rows_that_are_gone_stay_if_the_setting_says_so(started: Path, town: Town) -> None:
-    def embedded() -> set[str]:
-        parts = (started / "stages" / "05_embed" / "metadata").glob("*.parquet")
-        return {id_ for part in parts for id_ in pq.read_table(part)["id"].to_pylist()}
-
-    before, keep = embedded(), "collection.gone=keep"
-    with counted(town) as counts:
-        town.write(started, 30)
-        assert grow(context(started, keep), until="embed")["gone"] == 10
-        assert grow(context(started, keep), until="embed")["gone"] == 10
-        assert embedded() == before
-        town.write(started, 25)
-        assert grow(context(started, keep), until="embed")["gone"] == 15
-        town.write(started, 40)
-        assert grow(context(started, keep), until="embed")["gone"] == 0
-    assert counts == {}
-    assert embedded() == before
 
 
 class TestFrozen:

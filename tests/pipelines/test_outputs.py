@@ -10,16 +10,15 @@ import torch
 from support.console import driftline, inside
 from support.helpers import drifting
 
+import driftline as dl
 from driftline.curate import encoders
 from driftline.curate.core.atomic_io import TEMPORARY, read_json, write_json, write_text
 from driftline.curate.core.errors import BadConfig, BadInput
 from driftline.curate.core.outputs import refill_all
-from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.system import claimed
 from driftline.curate.release import Release
 from driftline.eval.reporting.report import report
 from driftline.eval.run import evaluate
-from driftline.pipelines.cli.encoding import encoded_at
 from driftline.pipelines.cli.out import MARKS, guarded_out
 from driftline.stream_builder.builders.arrays import from_arrays
 from driftline.stream_builder.builders.release import from_release
@@ -169,28 +168,23 @@ def test_a_stream_of_a_newer_driftline_is_not_taken_for_a_damaged_one(tmp_path: 
     assert files(tmp_path) == before
 
 
-@pytest.mark.parametrize("cache", [False, True])
-def test_vectors_of_an_older_model_give_way_in_a_cache_only(tmp_path: Path, cache: bool) -> None:
+def test_vectors_of_an_older_model_stay(tmp_path: Path) -> None:
     pictures = np.random.default_rng(0).integers(0, 255, (6, 32, 32, 3), np.uint8)
     split = np.tile(["train", "train", "test"], 2)
-    images = from_arrays({"x": pictures, "y": np.array([0, 0, 0, 1, 1, 1]), "split": split})
+    from_arrays({"x": pictures, "y": np.array([0, 0, 0, 1, 1, 1]), "split": split}).save(tmp_path / "images")
 
     def encoded(seed: int) -> Stream:
         encoders._load.cache_clear()  # as in a new process
         torch.manual_seed(seed)
         torch.save(timm.create_model("test_resnet", num_classes=0).state_dict(), tmp_path / "weights.pt")
         encoder = f"backbone:test_resnet:{tmp_path / 'weights.pt'}"
-        where = tmp_path / "vectors"
-        return encoded_at(images, images.sha256, "a", encoder, where, "cpu", RunLog(quiet=True), cache=cache)
+        return dl.encode(tmp_path / "images", encoder=f"a={encoder}", out=tmp_path / "vectors", device="cpu")["a"]
 
     old = encoded(1).sha256
     assert encoded(1).sha256 == old
-    if cache:
-        assert encoded(2).sha256 != old
-    else:
-        with pytest.raises(BadConfig, match="vectors holds vectors of another encoder, or of other samples"):
-            encoded(2)
-        assert Stream.load(tmp_path / "vectors").sha256 == old
+    with pytest.raises(BadConfig, match="holds vectors of another encoder, or of other samples"):
+        encoded(2)
+    assert Stream.load(tmp_path / "vectors" / "a").sha256 == old
 
 
 def test_somebody_elses_stream_json_stays(tmp_path: Path) -> None:

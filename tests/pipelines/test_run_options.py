@@ -80,20 +80,20 @@ def test_from_ingest_reads_photos_again_whose_stamps_are_as_before(tmp_path, mon
     assert cameras() == {None}, "what was wrong is forgotten"
 
 
-def test_growing_stops_at_limits_of_time_and_money(folder: Path) -> None:
-    words = ("--until", "ask", "--max-minutes", 2.5, "--max-usd", 7, "--workers", 3, "--engine", "slurm")
+def test_growing_stops_at_a_limit_of_money(folder: Path) -> None:
+    words = ("--until", "ask", "--max-usd", 7, "--workers", 3, "--engine", "slurm")
     found = handed("driftline.pipelines.run.living.grow", "grow", folder, *words)
-    assert (found["until"], found["minutes"], found["cost"]) == ("ask", 2.5, 7.0)
+    assert (found["until"], found["cost"]) == ("ask", 7.0)
     assert (found["context"].executor.workers, found["context"].executor.kind) == (3, "slurm")
     planned = document("grow", folder, "--dry-run", "--until", "filter")
     assert planned["plan"] == document("plan", folder, "--until", "filter")["plan"]
 
 
-def test_healing_is_of_reasons_older_than_some_days_and_adds_to_the_settings_of_the_last_run(folder: Path) -> None:
+def test_healing_is_of_reasons_and_adds_to_the_settings_of_the_last_run(folder: Path) -> None:
     write_changes(folder, ["seed=7"])
-    words = ("heal", folder, "--reason", "timeout,gone", "--older-than", 3)
+    words = ("heal", folder, "--reason", "timeout,gone")
     options = handed("driftline.pipelines.run.living.heal", *words, "--set", "fetch.mirror=https://m.test/{hash}")
-    assert (options["reasons"], options["days"]) == (["timeout", "gone"], 3.0)
+    assert options["reasons"] == ["timeout", "gone"]
     config = options["context"].config
     assert (config.fetch.mirror, config.seed) == ("https://m.test/{hash}", 7)
     assert "Did you mean 'timeout'?" in inside("heal", folder, "--reason", "timeot").stderr

@@ -63,7 +63,6 @@ def test_an_unknown_photo_is_refused_before_anything_is_written(published: Path,
 
 
 def test_a_page_that_is_open_shows_it_no_more_and_neither_does_the_next_page(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     root = unpacked("finished", tmp_path)
 
     def opened() -> TestClient:

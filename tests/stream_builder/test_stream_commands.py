@@ -138,12 +138,10 @@ def test_texts_are_stored_or_encoded(tmp_path: Path) -> None:
     texts = made_texts(tmp_path / "texts")
     document("stream", "from-dataset", texts, "--out", tmp_path / "plain")
     assert Stream.load(tmp_path / "plain").steps[0]["train"].x.dtype.kind == "U"
-    words = ("--encoder", "ngrams:64", "--device", "cpu", "--out", tmp_path / "vectors")
-    document("stream", "from-dataset", texts, *words)
-    assert Stream.load(tmp_path / "vectors").x_shape == (64,)
     command = ("stream", "encode", tmp_path / "plain", "--encoder", "n=ngrams:64", "--device", "cpu")
     (stored,) = document(*command, "--out", tmp_path / "16")["streams"]
     assert stored["out"] == str(tmp_path / "16" / "n")
+    assert Stream.load(stored["out"]).x_shape == (64,)
 
 
 def test_encoders_are_named_by_the_user_or_by_their_parts_and_refused_before_work(tmp_path: Path) -> None:

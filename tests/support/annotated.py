@@ -10,7 +10,7 @@ from pathlib import Path
 
 from support.helpers import album, photo_config
 
-from driftline.curate.core.atomic_io import csv_text, write_secret, write_text
+from driftline.curate.core.atomic_io import csv_text, write_text
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.validation.asking.batches import NONE
 from driftline.pipelines.annotation.answer_store import COLUMNS
@@ -42,8 +42,7 @@ def answer(root: Path, *changes: str) -> int:
             store.answer(PEOPLE[0], item, labels, False, 2)
             assignment = f"CanaryAssignment-{item}"
             lines.append((item, assignment, PEOPLE[1], "Submitted", "", 3, batch["batch"], item, label, "no", ""))
-        store.skip(PEOPLE[0], item, "CanaryComment")
-        write_secret(store.path.with_suffix(".comments.json"), store.comments())
+        store.skip(PEOPLE[0], item)
     write_text(root / "answers" / f"crowd-{batch['batch']}.csv", csv_text(COLUMNS, lines))
     return len(lines)
 

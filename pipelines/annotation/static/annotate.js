@@ -28,7 +28,7 @@ if (question) {
   boxes.forEach((box) => box.addEventListener("change", () => exclusive(box)));
   const flip = (box) => { box.checked = !box.checked; exclusive(box); };
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.target.name === "comment") return;
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (keys.has(event.key)) flip(keys.get(event.key));
     else if (event.key === "n") flip(none);
     else if (event.key === "s") {

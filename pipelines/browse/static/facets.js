@@ -27,8 +27,8 @@ function fill(name, { values, more }) {
   if (focused !== null) [...section.querySelectorAll("input")].find((tick) => tick.value === focused)?.focus();
 }
 
-function chip(text, remove, picture) {
-  const made = make("button", { type: "button", className: "chip", title: "Remove" }, picture, make("span", { textContent: text }), "×");
+function chip(text, remove) {
+  const made = make("button", { type: "button", className: "chip", title: "Remove" }, make("span", { textContent: text }), "×");
   made.addEventListener("click", remove);
   return made;
 }
@@ -38,9 +38,7 @@ function drawChips() {
   for (const [name, values] of Object.entries(state.facets)) {
     for (const value of values) made.push(chip(value === "" ? `no ${name}` : words(value), () => toggle(name, value)));
   }
-  if (state.text) made.push(chip(`“${state.text}”`, () => change({ text: "", sort: "" })));
   if (state.find) made.push(chip(`has “${state.find}”`, () => change({ find: "" })));
-  if (state.like) made.push(chip("like this", () => change({ like: "", sort: "" }), make("img", { src: `thumb/${encodeURIComponent(state.like)}`, alt: "" })));
   if (state.since || state.until) made.push(chip(`${state.since || "…"} to ${state.until || "…"}`, () => change({ since: "", until: "" })));
   chips.replaceChildren(...made);
 }

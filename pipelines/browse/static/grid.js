@@ -16,8 +16,6 @@ let top = 0; // pixels above the box, of the full height
 let fromScript = false;
 let actions = {};
 export let active = 0;
-export const selected = new Set(); // numbers of photos
-let anchor = 0;
 
 const side = () => Number(state.size);
 const columns = () => Math.max(1, Math.floor((box.clientWidth - padding() + GAP) / (side() + GAP)));
@@ -34,7 +32,7 @@ export function photoAt(position) {
 
 export function show(count, first) {
   age += 1;
-  [total, pages, waiting, top, active, anchor] = [count, new Map([[0, first]]), new Set(), 0, 0, 0];
+  [total, pages, waiting, top, active] = [count, new Map([[0, first]]), new Set(), 0, 0];
   for (const tile of tiles.values()) tile.remove();
   tiles.clear();
   resize();
@@ -82,18 +80,13 @@ function draw() {
     tile.style.width = tile.style.height = `${edge}px`;
     tile.style.left = `${(position % wide) * (edge + GAP)}px`;
     tile.style.top = `${Math.floor(position / wide) * tall + shift}px`;
-    mark(tile, position, photo);
+    tile.classList.toggle("active", position === active && document.activeElement === box);
   }
   box.setAttribute("aria-activedescendant", tiles.has(active) ? `tile-${active}` : "");
 }
 
-function mark(tile, position, photo) {
-  tile.setAttribute("aria-selected", selected.has(photo.n));
-  tile.classList.toggle("active", position === active && document.activeElement === box);
-}
-
 function build(position, photo) {
-  const { n, date, name, reason, score, pictured, title } = photo;
+  const { n, date, name, reason, pictured, title } = photo;
   const tile = make("div", { id: `tile-${position}`, className: "tile" });
   const what = [date || "no date", name && words(name), reason && `dropped at ${words(reason)}`].filter(Boolean).join(", ");
   tile.setAttribute("role", "option");
@@ -112,40 +105,15 @@ function build(position, photo) {
     tile.append(picture);
   } else none();
   if (reason) tile.append(make("span", { className: "why", textContent: words(reason) }));
-  const right = score === null ? (name ? words(name) : "") : score.toFixed(3);
+  const right = name ? words(name) : "";
   tile.append(make("div", { className: "caption" }, make("span", { textContent: date || "no date" }), make("span", { textContent: right })));
   tile.addEventListener("click", (event) => {
     active = position;
-    if (event.shiftKey) range(anchor, position);
-    else if (event.ctrlKey || event.metaKey) choose(position);
-    else actions.open(position);
+    actions.open(position);
     box.focus({ preventScroll: true });
     draw();
   });
   return tile;
-}
-
-export function choose(position) {
-  const photo = photoAt(position);
-  if (!photo) return;
-  if (selected.has(photo.n)) selected.delete(photo.n); else selected.add(photo.n);
-  anchor = position;
-  actions.selected();
-  draw();
-}
-
-function range(from, to) {
-  for (let position = Math.min(from, to); position <= Math.max(from, to); position += 1) {
-    const photo = photoAt(position);
-    if (photo) selected.add(photo.n);
-  }
-  actions.selected();
-}
-
-export function deselect() {
-  selected.clear();
-  actions.selected();
-  draw();
 }
 
 export function move(position) {
@@ -183,7 +151,6 @@ export function start(given) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (moves[event.key]) move(moves[event.key]());
     else if (event.key === "Enter") actions.open(active);
-    else if (event.key === " " || event.key === "x") choose(active);
     else return;
     event.preventDefault();
   });

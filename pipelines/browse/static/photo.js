@@ -1,6 +1,5 @@
 // One photo, large: its facts, its history, and what can be done with it.
 import { json, make, say, words } from "./dom.js";
-import { change } from "./state.js";
 
 const dialog = document.getElementById("photo");
 const names = { uploaded: "date", place: "from", page_url: "page", class: "class", bucket: "time bucket", reason: "dropped at" };
@@ -25,8 +24,6 @@ export async function open(n, position = null) {
     const bar = make("nav", {},
       position === null ? null : button("← Previous", () => actions.step(-1)),
       position === null ? null : button("Next →", () => actions.step(1)),
-      known.vector ? button("More like this", () => { dialog.close(); change({ like: String(n), text: "", sort: "", view: "grid" }); }) : null,
-      position === null ? null : button("Select", () => actions.choose(position)),
       close);
     bar.setAttribute("aria-label", "This photo");
     const picture = make("img", { src: `picture/${n}`, alt: known.facts.title || known.facts.id });
@@ -61,7 +58,6 @@ export function start(given) {
   dialog.addEventListener("keydown", (event) => {
     if (event.key === "ArrowRight") actions.step(1);
     else if (event.key === "ArrowLeft") actions.step(-1);
-    else if (event.key === "x") actions.choose();
     else return;
     event.preventDefault();
   });

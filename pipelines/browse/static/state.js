@@ -1,5 +1,5 @@
 // What is shown, as an object and as the fragment of the address.
-const single = ["since", "until", "find", "text", "like", "sort"];
+const single = ["since", "until", "find", "sort"];
 const looks = { view: "grid", concept: "", prompt: "", size: innerWidth < 600 ? "104" : "152" };
 
 export const facetNames = [...document.querySelectorAll(".facet")].map((f) => f.dataset.facet);
@@ -14,7 +14,7 @@ function read() {
   return found;
 }
 
-// The query that the server reads: filters, prompt and order.
+// The query that the server reads: filters and order.
 export function query(of = state) {
   const out = new URLSearchParams();
   for (const [name, values] of Object.entries(of.facets)) for (const value of values) out.append(name, value);
@@ -35,7 +35,6 @@ export function onChange(callback) { listener = callback; }
 export function change(changes, quiet = false) {
   const before = query().toString();
   state = { ...state, ...changes };
-  if (!state.text && !state.like && state.sort === "nearest") state.sort = "";
   history[quiet ? "replaceState" : "pushState"](null, "", fragment(state));
   if (!quiet) listener(query().toString() !== before);
 }

@@ -13,8 +13,7 @@ from driftline.curate.core.atomic_io import write_text
 from driftline.curate.core.errors import BadConfig, UnknownName
 from driftline.curate.core.registry import first_sentence
 from driftline.curate.core.settings import Section, key_of
-from driftline.pipelines.config.loader import check
-from driftline.pipelines.config.schema import Config
+from driftline.pipelines.config.loader import Config, check
 
 
 def names() -> list[str]:
