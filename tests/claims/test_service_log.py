@@ -8,6 +8,8 @@ import pytest
 from support import log_worlds as worlds
 from support.log_worlds import aged, log_of
 
+from driftline.eval.logs import age as service_log
+from driftline.eval.logs.reading import Log, read_log
 from driftline.eval.logs.trend import half_of
 from driftline.eval.reporting.logs.ages import Ages
 
@@ -79,9 +81,11 @@ def test_a_new_class_is_no_fall_at_a_constant_mix() -> None:
     assert ages.fixed_slope.low < 0 < ages.fixed_slope.high
 
 
-def test_the_fit_of_cells_classes_and_groups_is_least_squares() -> None:
-    ages = one(worlds.traffic)
-    log, cells = ages.source, ages.cells
+def test_the_fit_of_cells_classes_and_groups_is_least_squares(monkeypatch: pytest.MonkeyPatch) -> None:
+    logs: list[Log] = []
+    monkeypatch.setattr(service_log, "read_log", lambda *given: logs.append(read_log(*given)) or logs[0])
+    cells = one(worlds.traffic).cells
+    (log,) = logs
     design = np.concatenate([np.eye(size)[of] for size, of in (
         (len(cells), cells.of), (len(log.classes), log.label), (len(log.groups), log.group),
     )], 1)  # fmt: skip
