@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from typing import Any, ClassVar
 
 from driftline.curate.core.errors import BadPlugin, UnknownName, available, did_you_mean
@@ -73,7 +73,8 @@ class Registry(Mapping[str, Any]):
         entries = {name: [Entry(target, HOME)] for name, target in self._own.items()}
         if self.group:
             for point in sorted(entry_points(group=f"{HOME}.{self.group}"), key=lambda point: point.name):
-                entry = Entry(point.value, _origin(point))
+                origin = "an installed package" if point.dist is None else f"{point.dist.name} {point.dist.version}"
+                entry = Entry(point.value, origin)
                 if entry not in entries.setdefault(point.name, []):
                     entries[point.name].append(entry)
         return entries
@@ -177,10 +178,6 @@ def first_sentence(text: str | None) -> str:
     """
     paragraph = " ".join(inspect.cleandoc(text or "").partition("\n\n")[0].split())
     return re.split(r"(?<=[.]) (?=[A-Z])", paragraph, maxsplit=1)[0]
-
-
-def _origin(point: EntryPoint) -> str:
-    return f"{point.dist.name} {point.dist.version}" if point.dist is not None else "an installed package"
 
 
 def _imported(kind: str, name: str, entry: Entry) -> Any:

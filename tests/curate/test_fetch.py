@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import os
 import shutil
+import socket
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -288,6 +289,16 @@ def test_img2dataset_gives_original_bytes_or_a_reason(server: FaultServer, tmp_p
     img2dataset.download(rows, refuse, lambda row, outcome: faults.update({row: outcome.fault}))
     assert faults == {0: "private_address", 1: "private_address"}
     assert server.asked["/good/501"] == 0
+
+
+def test_what_img2dataset_waits_for_in_vain_is_left() -> None:
+    faults: dict[int, str | None] = {}
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts connections and never answers
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/a.jpg"
+        rules = FetchSettings(timeout=600, deadline=0.1, retries=0, threads=2)
+        rows = [(row, url) for row in range(5)]
+        img2dataset.download(rows, rules, lambda row, outcome: faults.update({row: outcome.fault}))
+    assert faults == dict.fromkeys(range(5), "no_result")
 
 
 def test_a_known_placeholder_picture_is_no_image(server: FaultServer, tmp_path: Path) -> None:
