@@ -356,10 +356,10 @@ def test_a_full_disk_is_one_clear_error_and_what_is_done_stays(server, tmp_path,
 
     writes = iter([write_tar])
 
-    def full(path: Path, members: Iterator[tuple[str, bytes]], digest: object) -> int:
+    def full(path: Path, members: Iterator[tuple[str, bytes]]) -> str:
         if (write := next(writes, None)) is None:
             raise OSError(28, "No space left on device")
-        return write(path, members, digest)
+        return write(path, members)
 
     monkeypatch.setattr(shard, "write_tar", full)
     with pytest.raises(DriftlineError, match=r"disk is full: .*00001\.tar cannot be written.*work is kept"):
