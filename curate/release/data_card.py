@@ -67,17 +67,9 @@ def missing_sections(text: str | None) -> list[str]:
     return [section.title for section in CARD_SECTIONS if section.title not in parse_judgement(text)]
 
 
-def card(
-    facts: Mapping[str, Any],
-    layout: Literal["webdataset", "parquet"] = "webdataset",
-    features: Mapping[str, Any] | None = None,
-    sizes: Mapping[str, tuple[int, int]] | None = None,
-) -> str:
-    """Content of `release.json` → README.md with the YAML header of the Hugging Face Hub.
-
-    layout: of the release's files; for parquet the header also has the `features` of the columns and the `sizes`
-    (images, bytes) of the splits. The sections come from `provenance.judgement` (Markdown).
-    """
+def card(facts: Mapping[str, Any], layout: Literal["webdataset", "parquet"] = "webdataset") -> str:
+    """Content of `release.json` → README.md with the YAML header of the Hugging Face Hub. layout: of the release's
+    files. The sections come from `provenance.judgement` (Markdown)."""
     from jinja2 import Environment, StrictUndefined
 
     text = files("driftline.curate.release").joinpath("templates/card.md.j2").read_text(encoding="utf-8")
@@ -98,7 +90,6 @@ def card(
         answers_given=answers_text(complete["answers"]),
         size=_size(facts["images"]),
         layout=layout,
-        dataset_info="" if layout == "webdataset" else _dataset_info(features or {}, sizes or {}),
         licence_header=_licence_header(complete["licence_list"]),
         creator=creator,
         contact=contact,
@@ -158,23 +149,6 @@ def _licence_header(entries: Sequence[Entry]) -> str:
     other = {"license_name": "per-image", "license_link": "ATTRIBUTION.csv"} if "other" in hub else {}
     header = {"license": hub[0] if len(hub) == 1 else hub, **other, "licences": labels(entries)}
     return str(yaml.safe_dump(header, sort_keys=False, allow_unicode=True, width=4096)).rstrip()
-
-
-def _dataset_info(features: Mapping[str, Any], sizes: Mapping[str, tuple[int, int]]) -> str:
-    """The key `dataset_info` of the header. `datasets` ignores splits without numbers of images and bytes."""
-    import yaml
-
-    columns: list[dict[str, Any]] = []
-    for name, feature in features.items():
-        if feature["_type"] == "ClassLabel":
-            names = {str(i): n for i, n in enumerate(feature["names"])}
-            columns.append({"name": name, "dtype": {"class_label": {"names": names}}})
-        else:
-            columns.append({"name": name, "dtype": feature.get("dtype", "image")})
-    splits = [{"name": n, "num_bytes": size, "num_examples": images} for n, (images, size) in sizes.items()]
-    total = sum(size for _, size in sizes.values())
-    info = {"features": columns, "splits": splits, "download_size": total, "dataset_size": total}
-    return str(yaml.safe_dump({"dataset_info": info}, sort_keys=False, allow_unicode=True)).rstrip()
 
 
 def plain(text: Any) -> str:

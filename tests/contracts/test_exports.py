@@ -153,7 +153,6 @@ def test_the_hub_reads_the_header_of_the_card(hub: Path, release: Release) -> No
     from huggingface_hub import DatasetCard
 
     header = DatasetCard.load(hub / "README.md").data.to_dict()
-    assert sum(s["num_examples"] for s in header["dataset_info"]["splits"]) == len(release.table)
     assert [c["split"] for c in header["configs"][0]["data_files"]] == [f"bucket_{b:02d}" for b in range(1, 11)]
 
 

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driftline.curate.core.errors import BadInput
-from driftline.curate.export.imagefolder import _folder, export
+from driftline.curate.export.layouts import _folder
+from driftline.curate.export.layouts import imagefolder as export
 from driftline.curate.foreign.names import fault
 from driftline.curate.metadata.columns import safe_id
 

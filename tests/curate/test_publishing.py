@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from driftline.curate.core.atomic_io import sha256_bytes
 from driftline.curate.core.errors import BadConfig, BadInput, IntegrityError, MissingFile, Unfinished
 from driftline.curate.core.seeding import rng_for
-from driftline.curate.export.huggingface import export
+from driftline.curate.export.layouts import huggingface as export
 from driftline.curate.publishing import PUBLISHERS, Settings, plan_of, table
 from driftline.curate.release import Release
 from driftline.curate.release.settings import ReleaseSettings

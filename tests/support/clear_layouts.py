@@ -14,7 +14,7 @@ from support.helpers import release_of
 
 from driftline.curate.core.atomic_io import sha256_bytes
 from driftline.curate.core.seeding import rng_for
-from driftline.curate.export.clear import export
+from driftline.curate.export.layouts import clear as export
 from driftline.curate.release import Release
 from driftline.curate.release.settings import ReleaseSettings
 from driftline.stream_builder.importers.clear_layouts import CLEAR10
