@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from driftline.curate.bucketing.assign import THIN, UNDECIDED, assign
-from driftline.curate.bucketing.frozen import assign_frozen
+from driftline.curate.bucketing.assign import THIN, UNDECIDED, assign, assign_frozen
 from driftline.curate.bucketing.settled import settled_dates, times_of
 from driftline.curate.core.atomic_io import read_json, write_parquet
 from driftline.curate.core.errors import DriftlineError, Shortage, explained

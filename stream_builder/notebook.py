@@ -8,7 +8,7 @@ import numpy as np
 from driftline.curate.core.errors import DriftlineError
 from driftline.curate.foreign.notebook import Thumbnail, table
 from driftline.stream_builder.builders.encoded import is_image
-from driftline.stream_builder.export.contact_sheet import MAX_CLASSES, examples
+from driftline.stream_builder.export.layouts import MAX_CLASSES, examples
 from driftline.stream_builder.lazy_images import LazyImages
 from driftline.stream_builder.measures.shift_distance import distances, thinned
 from driftline.stream_builder.stream import SPLITS, Step, Stream

@@ -30,7 +30,7 @@ from PIL import Image
 
 import driftline as dl
 from driftline.pipelines.demo.real import pictures
-from driftline.stream_builder.export.contact_sheet import write_contact_sheet
+from driftline.stream_builder.export.layouts import write_contact_sheet
 
 FRUITS = ("apples", "peaches", "pears", "plums")
 rows = [{"picture": picture.resize((32, 32)), "label": fruit} for picture, fruit, _ in pictures(32) if fruit in FRUITS]

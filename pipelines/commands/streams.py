@@ -182,7 +182,7 @@ def show(stream: Place, *, out: Place | None = None, verify: bool = False) -> Sh
         opened.verify(path_of(stream))
     sheets = []
     if folder is not None:
-        from driftline.stream_builder.export.contact_sheet import write_contact_sheet
+        from driftline.stream_builder.export.layouts import write_contact_sheet
 
         splits = dict.fromkeys(name for step in opened.steps for name in step.splits)
         sheets = [str(write_contact_sheet(opened, folder / f"{name}.png", name)) for name in splits]

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from driftline.curate.bucketing.frozen import GROWING, freeze
+from driftline.curate.bucketing.assign import GROWING, freeze
 from driftline.curate.core.atomic_io import read_json, write_json, write_parquet
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import StageState, done_of, folder_of, is_finished

@@ -59,8 +59,7 @@ class Bucket(Stage):
         import pyarrow.compute as pc
         import pyarrow.parquet as pq
 
-        from driftline.curate.bucketing.assign import THIN, UNDECIDED, assign, most_concerned
-        from driftline.curate.bucketing.frozen import assign_frozen
+        from driftline.curate.bucketing.assign import THIN, UNDECIDED, assign, assign_frozen, most_concerned
         from driftline.curate.bucketing.settled import settled_dates, times_of
         from driftline.curate.images.shards import good
         from driftline.curate.metadata.schema import REJECTS, replaced, whole

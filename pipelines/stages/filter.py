@@ -34,7 +34,7 @@ class FilterTable(Stage):
 
     def check(self) -> None:
         """The list of withdrawn ids and the expression can be read."""
-        from driftline.curate.metadata.filters import check
+        from driftline.curate.metadata.filtering import check
 
         asked = self.context.config.filter.withdrawn
         check(self.context.config.filter.model_copy(update={"withdrawn": asked and str(self.context.path(asked))}))

@@ -1,8 +1,8 @@
 """Exports: a stream → layouts that other libraries load.
 
-A new format is one file here and one line in `EXPORTS`, or an entry point `driftline.stream_exports`: a function
-(stream, out) that writes all samples of all steps and splits into the folder `out` (new; renamed when complete) and
-returns kind → number.
+A new format is one function in `layouts.py` and one line in `EXPORTS`, or an entry point `driftline.stream_exports`:
+(stream, out) → kind → number. It writes all samples of all steps and splits into the folder `out` (new; renamed when
+complete).
 """
 
 from driftline.curate.core.registry import Registry
@@ -10,10 +10,10 @@ from driftline.curate.core.registry import Registry
 EXPORTS = Registry(
     "stream export",
     {
-        "arrays": "driftline.stream_builder.export.arrays:export",
-        "imagefolder": "driftline.stream_builder.export.images:imagefolder",
-        "webdataset": "driftline.stream_builder.export.images:webdataset",
-        "huggingface": "driftline.stream_builder.export.images:huggingface",
+        "arrays": "driftline.stream_builder.export.layouts:arrays",
+        "imagefolder": "driftline.stream_builder.export.layouts:imagefolder",
+        "webdataset": "driftline.stream_builder.export.layouts:webdataset",
+        "huggingface": "driftline.stream_builder.export.layouts:huggingface",
     },
     group="stream_exports",
 )

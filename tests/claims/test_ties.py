@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from driftline.curate.bucketing.assign import assign
-from driftline.curate.bucketing.frozen import assign_frozen, freeze
+from driftline.curate.bucketing.assign import assign, assign_frozen, freeze
 from driftline.curate.bucketing.settings import BucketSettings
 from driftline.curate.core.seeding import rng_for, tie_ranks, time_order
 from driftline.curate.release.choice import _later_copies

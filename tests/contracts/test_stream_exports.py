@@ -11,8 +11,7 @@ from PIL import Image
 from driftline.curate.core.errors import IncompatibleStream
 from driftline.stream_builder.builders.arrays import from_arrays
 from driftline.stream_builder.export import EXPORTS
-from driftline.stream_builder.export.contact_sheet import write_contact_sheet
-from driftline.stream_builder.export.images import class_folder
+from driftline.stream_builder.export.layouts import class_folder, write_contact_sheet
 from driftline.stream_builder.step import NEVER
 from driftline.stream_builder.stream import Split, Step, Stream
 

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from driftline.curate.bucketing.assign import OUTSIDE, THIN, UNDECIDED, assign, most_concerned
-from driftline.curate.bucketing.frozen import assign_frozen, freeze
+from driftline.curate.bucketing.assign import OUTSIDE, THIN, UNDECIDED, assign, assign_frozen, freeze, most_concerned
 from driftline.curate.bucketing.settings import BucketSettings
 from driftline.curate.core.errors import Shortage
 from driftline.curate.core.seeding import tie_ranks, time_order

@@ -12,8 +12,7 @@ from driftline.curate.core.atomic_io import write_parquet
 from driftline.curate.core.errors import BadConfig, BadInput
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.run_log import RunLog
-from driftline.curate.metadata.filtering import MARKS, filter_table, late_rows, mark
-from driftline.curate.metadata.filters import check, reasons
+from driftline.curate.metadata.filtering import MARKS, check, filter_table, late_rows, mark, reasons
 from driftline.curate.metadata.schema import TABLE, TIMES, batch_of, judge_times
 from driftline.curate.metadata.settings import FilterSettings
 

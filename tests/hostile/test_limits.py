@@ -26,7 +26,7 @@ from driftline.curate.foreign.images import open_image
 from driftline.curate.foreign.tables import BoundedParquet, read_parquet
 from driftline.curate.images.checks import ImageLimits, check_image
 from driftline.curate.images.strip_exif import _segments
-from driftline.curate.metadata.filters import withdrawn_ids
+from driftline.curate.metadata.filtering import withdrawn_ids
 from driftline.curate.retrieval.settings import Concept
 from driftline.curate.validation.answers.answers import read_answers, read_lines
 from driftline.eval.experiment.settings import seeds_of

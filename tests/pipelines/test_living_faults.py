@@ -19,8 +19,7 @@ from support.console import driftline, inside, start, start_python
 from support.helpers import album, photo_config
 from support.living import Town, context, counted, linked_copy, tree
 
-from driftline.curate.bucketing.assign import assign
-from driftline.curate.bucketing.frozen import assign_frozen, freeze
+from driftline.curate.bucketing.assign import assign, assign_frozen, freeze
 from driftline.curate.bucketing.settings import BucketSettings
 from driftline.curate.core.errors import BadInput, DriftlineError
 from driftline.curate.core.seeding import rng_for

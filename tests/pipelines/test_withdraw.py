@@ -12,7 +12,7 @@ from support.small_runs import unpacked
 
 import driftline as dl
 from driftline.curate.core.errors import UnknownName
-from driftline.curate.metadata.filters import was_withdrawn
+from driftline.curate.metadata.filtering import was_withdrawn
 from driftline.curate.metadata.released_ids import released_ids
 from driftline.curate.metadata.schema import TABLE, batch_of
 from driftline.curate.metadata.withdrawals import Withdrawal, address_digest, withdraw, withdrawals

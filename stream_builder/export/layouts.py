@@ -1,4 +1,4 @@
-"""Exports of a stream of images: class folders, WebDataset tars, Parquet for `datasets`; images are PNG, lossless."""
+"""Layouts of streams: arrays, class folders, tars, Parquet for `datasets`, contact sheets; images are PNG, lossless."""
 
 import io
 import json
@@ -15,7 +15,26 @@ import pyarrow.parquet as pq
 from driftline.curate.core.atomic_io import write_bytes, write_text, writing
 from driftline.curate.core.errors import IncompatibleStream
 from driftline.curate.foreign.escaping import image_folders_readme
-from driftline.stream_builder.stream import Stream
+from driftline.stream_builder.stream import Split, Stream, join
+
+
+def arrays(stream: Stream, out: Path) -> dict[str, int]:
+    """`stream.npz`: x, y, step, split, id, classes; time, group, test_in and label_time if all samples have one."""
+    parts = [(step.index, name, split) for step in stream.steps for name, split in step.splits.items()]
+    whole = join([split for _, _, split in parts])
+    named = {
+        "x": np.asarray(whole.x),
+        "y": whole.y,
+        "step": np.concatenate([np.full(len(split), index, np.int64) for index, _, split in parts]),
+        "split": np.concatenate([np.full(len(split), name) for _, name, split in parts]),
+        "id": whole.ids,
+        "classes": np.array([str(c) for c in stream.classes]),
+        **whole.columns(),
+    }
+    with writing(out / "stream.npz") as file:
+        np.savez(file, **named)  # type: ignore[arg-type]
+    return {"samples": len(named["y"])}
+
 
 GROUP = 500  # images per row group of Parquet
 SCHEMA = pa.schema(
@@ -29,7 +48,7 @@ SCHEMA = pa.schema(
 )
 
 
-class Image(NamedTuple):
+class Sample(NamedTuple):
     """One sample of a stream of images."""
 
     key: str
@@ -97,17 +116,17 @@ def huggingface(stream: Stream, out: Path) -> dict[str, int]:
     return {"images": n, "splits": len(names)}
 
 
-def _splits(stream: Stream) -> Iterator[tuple[str, str, Iterator[Image]]]:
+def _splits(stream: Stream) -> Iterator[tuple[str, str, Iterator[Sample]]]:
     """(step as in file names, split, its samples in order). Raises IncompatibleStream for a stream without images."""
     from PIL.Image import fromarray
 
-    def images() -> Iterator[Image]:
+    def images() -> Iterator[Sample]:
         for i, pixels in enumerate(split.x):
             buffer = io.BytesIO()
             fromarray(np.asarray(pixels)).save(buffer, "PNG", compress_level=1)
             time = None if split.time is None else int(split.time[i])
             facts = {"id": str(split.ids[i]), "label": int(split.y[i]), "step": step.index, "split": name, "time": time}
-            yield Image(f"{step.index:03d}_{name}_{i:07d}", buffer.getvalue(), facts)
+            yield Sample(f"{step.index:03d}_{name}_{i:07d}", buffer.getvalue(), facts)
 
     for step in stream.steps:
         for name, split in step.splits.items():
@@ -125,3 +144,47 @@ def class_folder(stream: Stream, label: int) -> str:
     digits = max(4, len(str(len(stream.classes) - 1)))
     name = "".join(c if c.isalnum() or c in "-_" else "_" for c in str(stream.classes[label]))[:60]
     return f"{label:0{digits}d}_{name}"
+
+
+MAX_CLASSES = 12
+SIDE, GAP, LEFT, TOP = 96, 6, 150, 52  # pixels: of an image, between two, for the names of steps and of classes
+
+
+def examples(split: Split, classes: int, each: int = 1) -> list[list[int]]:
+    """Positions of the first `each` samples of each of the first `classes` classes."""
+    y = np.asarray(split.y)
+    return [np.flatnonzero(y == label)[:each].tolist() for label in range(classes)]
+
+
+def write_contact_sheet(stream: Stream, path: Path, split: str = "train", each: int = 1) -> Path:
+    """Write a PNG with the first `each` images of every class in every step, by their label in that step.
+
+    Raises IncompatibleStream for a stream without images.
+    """
+    from PIL import Image, ImageDraw, ImageFont
+
+    steps = [step for step in stream.steps if split in step.splits]
+    if not steps or np.dtype(steps[0][split].x.dtype) != np.uint8:
+        raise IncompatibleStream(f"The stream {stream.name!r} has no images in {split}.", "Expected uint8 images.")
+    classes = min(MAX_CLASSES, len(stream.classes))
+    columns, font = classes * each, ImageFont.load_default(13)
+    sheet = Image.new("RGB", (LEFT + columns * (SIDE + GAP) + GAP, TOP + len(steps) * (SIDE + GAP) + GAP), "white")
+    draw = ImageDraw.Draw(sheet)
+    draw.text((GAP, GAP), stream.name, fill="black", font=ImageFont.load_default(15))
+    for label in range(classes):
+        left = LEFT + label * each * (SIDE + GAP)
+        draw.text((left, TOP - 20), str(stream.classes[label])[: 12 * each], fill="black", font=font)
+    for row, step in enumerate(steps):
+        top = TOP + row * (SIDE + GAP)
+        draw.text((LEFT - GAP, top + SIDE // 2), step.name[:18], fill="black", font=font, anchor="rm")
+        for label, positions in enumerate(examples(step[split], classes, each)):
+            for k, position in enumerate(positions):
+                image = Image.fromarray(np.asarray(step[split].x[position]))
+                image.thumbnail((SIDE, SIDE))  # small images grow below, whose pixels stay squares
+                factor = max(1, SIDE // max(image.size))
+                image = image.resize((image.width * factor, image.height * factor), Image.Resampling.NEAREST)
+                sheet.paste(image, (LEFT + (label * each + k) * (SIDE + GAP), top))
+    buffer = io.BytesIO()
+    sheet.save(buffer, "PNG")
+    write_bytes(path, buffer.getvalue())
+    return path
