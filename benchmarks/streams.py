@@ -26,7 +26,7 @@ from driftline.stream_builder.builders.shift_sequence import compose
 from driftline.stream_builder.datasets import Dataset, Samples
 from driftline.stream_builder.interop.torch_loader import Policy, loader
 from driftline.stream_builder.lazy_images import LazyImages, tar_members
-from driftline.stream_builder.measures.distances import wasserstein2
+from driftline.stream_builder.measures.shift_distance import wasserstein2
 from driftline.stream_builder.shifts.grammar import PAPER
 from driftline.stream_builder.stream import Split, Step, Stream
 

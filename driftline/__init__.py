@@ -62,11 +62,11 @@ if TYPE_CHECKING:
     from driftline.stream_builder.datasets import Dataset as Dataset
     from driftline.stream_builder.datasets import open_dataset as open_dataset
     from driftline.stream_builder.importers.clear import from_clear as from_clear
-    from driftline.stream_builder.importers.folder_by_time import from_folder_by_time as from_folder_by_time
     from driftline.stream_builder.importers.hub import from_hub as from_hub
-    from driftline.stream_builder.importers.tic import from_tic as from_tic
-    from driftline.stream_builder.importers.wild_time import from_wild_time as from_wild_time
-    from driftline.stream_builder.importers.wilds import from_wilds as from_wilds
+    from driftline.stream_builder.importers.published import from_folder_by_time as from_folder_by_time
+    from driftline.stream_builder.importers.published import from_tic as from_tic
+    from driftline.stream_builder.importers.published import from_wild_time as from_wild_time
+    from driftline.stream_builder.importers.published import from_wilds as from_wilds
     from driftline.stream_builder.step import Split as Split
     from driftline.stream_builder.step import Step as Step
     from driftline.stream_builder.stream import Stream as Stream

@@ -12,10 +12,9 @@ from driftline.curate.core.errors import BadConfig, BadInput
 from driftline.curate.core.group_split import draw_sides
 from driftline.curate.core.seeding import rng_for, time_order
 from driftline.curate.core.times import CALENDAR, count_of
-from driftline.stream_builder.splitting import equal_parts, no_test, numbered
+from driftline.stream_builder.splitting import drawn, equal_parts, no_test, numbered
 from driftline.stream_builder.step import SPLITS, Array, Labels, Split, Step
 from driftline.stream_builder.stream import Stream
-from driftline.stream_builder.ties import drawn
 
 
 @dataclass(frozen=True)

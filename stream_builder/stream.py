@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.foreign.notebook import rendered
-from driftline.stream_builder import splitting, storage, ties
+from driftline.stream_builder import splitting, storage
 from driftline.stream_builder.class_texts import ClassTexts
 from driftline.stream_builder.step import SPLITS, Array, Split, Step, join, pick
 
@@ -84,17 +84,17 @@ class Stream(Sequence[Step]):
     def time_order(self) -> npt.NDArray[np.int64] | None:
         """(N,) positions that put the training samples of all steps in order of time, equal times in an order that is
         drawn; None where the stream's own order is one of time, or where times are not known."""
-        return ties.resorted(self.steps)
+        return splitting.resorted(self.steps)
 
     def ties(self) -> dict[str, Any] | None:
         """{"share": training samples that have the time of another one, "largest": as many have one time}; None if
         times are not known."""
-        return ties.ties_of(ties.train_times(self.steps))
+        return splitting.ties_of(splitting.train_times(self.steps))
 
     def ties_text(self) -> str:
         """The same as a sentence, with how the builder ordered equal times."""
-        times = ties.train_times(self.steps)
-        return ties.sentence(ties.ties_of(times), 0 if times is None else len(times), self.facts)
+        times = splitting.train_times(self.steps)
+        return splitting.sentence(splitting.ties_of(times), 0 if times is None else len(times), self.facts)
 
     def shared_with_training(self) -> float | None:
         """Share of all test samples that share an uploader, or are near copies of, a training or validation sample of

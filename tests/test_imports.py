@@ -106,7 +106,7 @@ def test_imports_run_downhill() -> None:
 DOWNHILL = {  # package → its rooms, the lowest first: a room imports only those before it
     "curate": "core foreign metadata images sources store fetch encoders embedding retrieval bucketing validation "
     "release pretrain export publishing",
-    "stream_builder": "lazy_images class_texts step ties splitting storage validate stream rows shifts importers "
+    "stream_builder": "lazy_images class_texts step splitting storage stream rows shifts importers "
     "builders datasets measures export interop notebook",
     "eval": "engine history learner checkpoint rows outcomes plain visits memory nets training "
     "finetuning integrations learners protocol experiment protocols scoring plotting logs reporting "

@@ -22,9 +22,8 @@ from driftline.eval.reporting.markup import render, table
 from driftline.eval.reporting.text import counted, named_steps, value_text
 from driftline.eval.scoring import ranking
 from driftline.eval.scoring.ranking import comparable, differing, labels, mean_of, parts, rival
-from driftline.stream_builder.measures.floors import Drift, drift
 from driftline.stream_builder.measures.label_correlation import autocorrelation, blind_curve_of, labels_in_order
-from driftline.stream_builder.measures.shift_distance import sharing
+from driftline.stream_builder.measures.shift_distance import Drift, drift, sharing
 from driftline.stream_builder.stream import Stream
 
 Documents = Sequence[Document]

@@ -129,7 +129,7 @@ def measure(
     seed N: Random seed of distances that draw.
     """
     from driftline.eval.reporting.exports import columns
-    from driftline.stream_builder.measures.floors import measured
+    from driftline.stream_builder.measures.shift_distance import measured
     from driftline.stream_builder.stream import Stream
 
     opened = Stream.load(stream) if isinstance(stream, str | Path) else stream

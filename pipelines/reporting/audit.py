@@ -23,8 +23,8 @@ from driftline.pipelines.run.run_folder import Run, open_folder
 from driftline.pipelines.web.dates import labels as bucket_labels
 from driftline.stream_builder.builders.release import release_groups
 from driftline.stream_builder.measures.label_correlation import correlation_of, correlation_of_stream
+from driftline.stream_builder.splitting import drawn, sentence, ties_of
 from driftline.stream_builder.stream import Stream
-from driftline.stream_builder.ties import drawn, sentence, ties_of
 
 NEIGHBOURS = 10  # of an image, whose labels are compared with its own
 BLOCK = 2048  # rows that are compared at a time

@@ -12,9 +12,9 @@ from driftline.curate.core.times import count_of
 from driftline.curate.foreign.arrays import moments_of, read_arrays
 from driftline.curate.foreign.limits import CLASSES
 from driftline.stream_builder.rows import Rows, check_ids, labelled, periods_of, stepped
+from driftline.stream_builder.splitting import FACT, KEPT
+from driftline.stream_builder.step import check
 from driftline.stream_builder.stream import SPLITS, Array, Split, Stream
-from driftline.stream_builder.ties import FACT, KEPT
-from driftline.stream_builder.validate import check
 
 KEYS = {"x", "y", "step", "time", "label_time", "split", "group", "test_in", "id", "classes"}
 EXPECTED = "Expected arrays x and y saved with numpy.savez, without Python objects."

@@ -16,9 +16,8 @@ from driftline.stream_builder.class_texts import ClassTexts, TextEncoderSpec, en
 from driftline.stream_builder.lazy_images import LazyImages, as_locations, tar_members
 from driftline.stream_builder.lazy_images import join as join_images
 from driftline.stream_builder.rows import splits_of
-from driftline.stream_builder.splitting import Group, numbered
+from driftline.stream_builder.splitting import Group, drawn, numbered
 from driftline.stream_builder.stream import Array, Split, Stream
-from driftline.stream_builder.ties import drawn
 
 MADE_BY_EMBED = "clip"  # the release's features by the encoder of its run, which read the prompts
 

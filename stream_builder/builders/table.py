@@ -23,8 +23,8 @@ from driftline.stream_builder.importers.dated import (
 from driftline.stream_builder.lazy_images import from_files
 from driftline.stream_builder.rows import Rows, check_ids, labelled
 from driftline.stream_builder.splitting import numbered
+from driftline.stream_builder.step import check
 from driftline.stream_builder.stream import Split, Stream
-from driftline.stream_builder.validate import check
 
 TEXTS = ("label", "id", "path", "group", "user")  # columns whose cells stay as they are written
 

@@ -17,9 +17,8 @@ from driftline.curate.release import Release
 from driftline.stream_builder.builders.release import release_samples
 from driftline.stream_builder.lazy_images import from_files
 from driftline.stream_builder.rows import Rows, calendar_steps, check_share, splits_of
-from driftline.stream_builder.splitting import no_test
+from driftline.stream_builder.splitting import drawn, no_test
 from driftline.stream_builder.stream import Array, Split, Stream, join
-from driftline.stream_builder.ties import drawn
 
 KEY = "store_list"  # the data set in each of EvalOCL's HDF5 files
 

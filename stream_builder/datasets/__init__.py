@@ -15,8 +15,8 @@ import numpy as np
 from driftline.curate.core.errors import BadArray, BadConfig, BadPlugin, MissingFile
 from driftline.curate.core.registry import Registry
 from driftline.stream_builder.shifts.base import Labels
+from driftline.stream_builder.step import check
 from driftline.stream_builder.stream import Array
-from driftline.stream_builder.validate import check
 
 
 @dataclass(frozen=True, repr=False)

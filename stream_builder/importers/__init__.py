@@ -15,11 +15,11 @@ IMPORTERS = Registry(
     "importer",
     {
         "clear": "driftline.stream_builder.importers.clear:from_clear",
-        "folder-by-time": "driftline.stream_builder.importers.folder_by_time:from_folder_by_time",
+        "folder-by-time": "driftline.stream_builder.importers.published:from_folder_by_time",
         "hub": "driftline.stream_builder.importers.hub:from_hub",
-        "tic": "driftline.stream_builder.importers.tic:from_tic",
-        "wild-time": "driftline.stream_builder.importers.wild_time:from_wild_time",
-        "wilds": "driftline.stream_builder.importers.wilds:from_wilds",
+        "tic": "driftline.stream_builder.importers.published:from_tic",
+        "wild-time": "driftline.stream_builder.importers.published:from_wild_time",
+        "wilds": "driftline.stream_builder.importers.published:from_wilds",
     },
     group="importers",
 )

@@ -19,9 +19,8 @@ from driftline.curate.foreign.images import IMAGE_SUFFIXES
 from driftline.curate.foreign.names import fault, inside, is_count
 from driftline.stream_builder.importers.clear_layouts import AGAIN, Part, is_old, read_new, read_old
 from driftline.stream_builder.lazy_images import LazyImages, from_files, join
-from driftline.stream_builder.splitting import numbered
+from driftline.stream_builder.splitting import drawn, numbered
 from driftline.stream_builder.stream import Split, Step, Stream
-from driftline.stream_builder.ties import drawn
 
 ORIGIN = {
     "source": "https://clear-benchmark.github.io",

@@ -9,8 +9,8 @@ from driftline.curate.core.registry import Registry
 DISTANCES = Registry(
     "distance",
     {
-        "w2": "driftline.stream_builder.measures.distances:wasserstein2",
-        "sliced": "driftline.stream_builder.measures.distances:sliced",
+        "w2": "driftline.stream_builder.measures.shift_distance:wasserstein2",
+        "sliced": "driftline.stream_builder.measures.shift_distance:sliced",
     },
     group="measures",
     listed="distances",

@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from driftline.curate.core.errors import IncompatibleStream
 from driftline.curate.core.seeding import rng_for
+from driftline.stream_builder.splitting import is_random
 from driftline.stream_builder.stream import Stream
-from driftline.stream_builder.ties import is_random
 
 Labels = npt.NDArray[np.int64]
 KS = (1, 2, 5, 10, 20, 30, 40, 60, 75, 100, 250, 500, 1000, 5000, 25_000, 75_000)

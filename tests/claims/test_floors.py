@@ -8,8 +8,7 @@ from claims.worlds import planted
 
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.reporting.pages import contamination, drifts, leakage, page, summary
-from driftline.stream_builder.measures.distances import sliced
-from driftline.stream_builder.measures.floors import SLICED, _divisions, drift, floors, measured
+from driftline.stream_builder.measures.shift_distance import SLICED, _divisions, drift, floors, measured, sliced
 from driftline.stream_builder.stream import Stream
 
 

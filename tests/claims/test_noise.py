@@ -13,8 +13,7 @@ from driftline.curate.core.seeding import rng_for
 from driftline.pipelines.cli.app import app
 from driftline.pipelines.reporting.audit import NEIGHBOURS, audit_stream, disagreeing
 from driftline.pipelines.reporting.audit_page import lines, page
-from driftline.stream_builder.measures.distances import sliced
-from driftline.stream_builder.measures.shift_distance import sharing
+from driftline.stream_builder.measures.shift_distance import sharing, sliced
 from driftline.stream_builder.stream import Split, Step, Stream
 
 WIDTH = 16  # of vectors

@@ -25,9 +25,8 @@ from driftline.curate.core.run_log import RunLog
 from driftline.curate.metadata.filtering import filter_table
 from driftline.curate.metadata.schema import TABLE
 from driftline.curate.metadata.settings import FilterSettings
-from driftline.curate.sources.yfcc import Yfcc, lines
-from driftline.curate.sources.yfcc.columns import NAMES
-from driftline.curate.sources.yfcc.lines import LONGEST_LINE
+from driftline.curate.sources.yfcc import Yfcc, reading
+from driftline.curate.sources.yfcc.reading import LONGEST_LINE, NAMES
 
 Write = Callable[..., Path]
 
@@ -196,7 +195,7 @@ def test_any_bytes_give_the_records_that_plain_python_gives(tmp_path, junk, last
     data = b"\n".join([yfcc_line(1).encode(), *junk]) + b"\n" * last_newline
     path = tmp_path / "dataset"
     path.write_bytes(data)
-    with mock.patch.object(lines, "FEW", few):  # small: blocks are halved down to single lines
+    with mock.patch.object(reading, "FEW", few):  # small: blocks are halved down to single lines
         table = read(path).to_pylist()
     expected = plainly(data)
     assert [{k: row[k] for k in want} for row, want in zip(table, expected, strict=True)] == expected
@@ -208,7 +207,7 @@ def test_blocks_may_begin_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     whole = read(path)
     assert whole["fault"].null_count < 3000
     for size in (1 << 12, 70_001):
-        monkeypatch.setattr(lines, "BLOCK", size)
+        monkeypatch.setattr(reading, "BLOCK", size)
         assert read(path).equals(whole)
     monkeypatch.undo()
     rest = pa.Table.from_batches(Yfcc(path=path).batches(skip=1234))

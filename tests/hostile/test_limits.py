@@ -301,7 +301,7 @@ class TestPickles:
             read_tensors(tmp_path / "a.pt")
 
     def test_a_label_of_a_thousand_millions(self, tmp_path: Path) -> None:
-        from driftline.stream_builder.importers.wild_time import from_wild_time
+        from driftline.stream_builder.importers.published import from_wild_time
 
         side = {"title": ["a"], "category": np.array([10**9])}
         (tmp_path / "arxiv.pkl").write_bytes(pickle.dumps({year: {0: side, 1: side} for year in (2001, 2002)}))

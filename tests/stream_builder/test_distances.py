@@ -8,8 +8,7 @@ import pytest
 from driftline.curate.core.errors import IncompatibleStream, UnknownName
 from driftline.curate.core.seeding import rng_for
 from driftline.stream_builder.measures import DISTANCES
-from driftline.stream_builder.measures.distances import class_priors, sliced
-from driftline.stream_builder.measures.shift_distance import distances, label_statistics
+from driftline.stream_builder.measures.shift_distance import class_priors, distances, label_statistics, sliced
 from driftline.stream_builder.stream import Split, Step, Stream
 
 

@@ -15,8 +15,7 @@ from driftline.stream_builder.builders.shift_sequence import compose
 from driftline.stream_builder.datasets import Dataset, Options, open_dataset
 from driftline.stream_builder.datasets.images import COARSE, order_of
 from driftline.stream_builder.measures import shift_distance
-from driftline.stream_builder.measures.distances import wasserstein2
-from driftline.stream_builder.measures.shift_distance import measure
+from driftline.stream_builder.measures.shift_distance import measure, wasserstein2
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 pytestmark = [

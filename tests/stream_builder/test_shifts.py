@@ -12,8 +12,7 @@ from driftline.curate.core.errors import BadConfig, BadInput, BadPlugin, Missing
 from driftline.curate.core.seeding import rng_for
 from driftline.stream_builder.builders.shift_sequence import compose
 from driftline.stream_builder.datasets import Dataset, Samples, open_dataset
-from driftline.stream_builder.measures.distances import wasserstein2
-from driftline.stream_builder.measures.shift_distance import measure
+from driftline.stream_builder.measures.shift_distance import measure, wasserstein2
 from driftline.stream_builder.shifts.base import rotate
 from driftline.stream_builder.shifts.grammar import parse
 from driftline.stream_builder.shifts.paper import ConditionalRotation, Corruption, LabelFlip

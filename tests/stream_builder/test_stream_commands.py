@@ -17,8 +17,7 @@ from driftline.stream_builder.builders.shift_sequence import compose
 from driftline.stream_builder.builders.table import from_table
 from driftline.stream_builder.builders.time_order import in_time_order, timed_release
 from driftline.stream_builder.datasets import open_dataset
-from driftline.stream_builder.measures.floors import floors
-from driftline.stream_builder.measures.shift_distance import distances, label_statistics
+from driftline.stream_builder.measures.shift_distance import distances, floors, label_statistics
 from driftline.stream_builder.stream import Stream
 
 
