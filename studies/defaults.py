@@ -28,7 +28,7 @@ from driftline.eval.learners import LEARNERS
 from driftline.eval.learners.online import OnlineLearner
 from driftline.eval.run import evaluate
 from driftline.eval.training.sgd_learner import HEADS, RATES, RATES_OF_IMAGES, NetworkLearner
-from driftline.stream_builder.builders.time_order import in_time_order
+from driftline.stream_builder.builders.table import in_time_order
 from driftline.stream_builder.rows import Rows
 from driftline.stream_builder.stream import Split, Stream
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from driftline.curate.foreign.escaping import latex, markdown, no_formula
-from driftline.curate.release.writer import attribution
+from driftline.curate.release.compose import attribution
 from driftline.eval.reporting.exports import scores_csv, scores_tex
 
 PAYLOADS = [

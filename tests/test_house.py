@@ -89,7 +89,7 @@ BOUNDED = {  # file or folder → why it may: its own limits, or only files that
     "stream_builder/importers/pickles.py": "weights only; sizes are checked after",
     "curate/encoders/backbone.py": "weights only; members are checked before",
     "eval/checkpoint.py": "weights only; written by the same run",
-    "stream_builder/builders/time_order.py": "one data set inside the file, with its size",
+    "stream_builder/builders/table.py": "one data set inside the file, with its size",
     "curate/sources/yfcc/reading.py": "read only, text by text",
     "pipelines/web/thumbnails.py": "the cache of this user",
     **dict.fromkeys(

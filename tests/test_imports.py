@@ -195,7 +195,7 @@ def test_the_sibling_rule_itself_sees_a_sibling() -> None:
 def test_the_rule_itself_refuses_a_climb() -> None:
     assert not may("driftline.curate.fetch", "driftline.eval.run")
     assert not may("driftline.eval.run", "driftline.curate.release")
-    assert not may("driftline.stream_builder.stream", "driftline.curate.release.writer")
+    assert not may("driftline.stream_builder.stream", "driftline.curate.release.compose")
     assert may("driftline.eval.run", "driftline.curate.core.errors")
 
 

@@ -26,10 +26,10 @@ from driftline.curate.foreign.documents import read_text
 from driftline.curate.foreign.escaping import image_folders_readme
 from driftline.curate.foreign.names import RESERVED, inside, one_form
 from driftline.curate.release.changes import changes_markdown
+from driftline.curate.release.compose import attribution, seal
 from driftline.curate.release.croissant import croissant
 from driftline.curate.release.data_card import card
 from driftline.curate.release.format import AGAIN, Release
-from driftline.curate.release.writer import attribution, seal
 
 LOADABLE = "moco_b0"  # the only name of features that both old data names of Avalanche accept
 

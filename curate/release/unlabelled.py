@@ -18,16 +18,18 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import writing
+from driftline.curate.core.errors import without_secrets
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.embedding.vector_store import parts, vectors_of
 from driftline.curate.foreign.tables import read_parquet
 from driftline.curate.images.near_duplicates import SURE_BITS, Hashes, near_stored
 from driftline.curate.metadata.released_ids import title_of
+from driftline.curate.metadata.schema import replaced
 from driftline.curate.release.format import METADATA, Release
 from driftline.curate.release.settings import ReleaseSettings
-from driftline.curate.release.writer import for_credit
 
 TEST, UPLOADER, COPY = "test_image", "uploader_of_tests", "near_copy_of_tests"  # why a photo is left out
+TO_CUT = r"[?#]|//[^/]*@"  # addresses with something that may not be published
 BLOCK = 2048  # vectors that are compared at once
 COLUMNS = (
     "id", "bucket", "uploaded", "sha256", "source_sha256", "changes", "width", "height", "user", "creator", "title",
@@ -186,3 +188,19 @@ def _released(table: pa.Table, names: Mapping[str, str]) -> pa.Table:
         if row["id"] in names:
             row |= {"id": names[row["id"]], "title": title_of(row["title"], row["path"])}
     return (pa.Table.from_pylist(rows, table.schema) if rows else table).select(COLUMNS)
+
+
+def for_credit(table: pa.Table, asked: Collection[str]) -> pa.Table:
+    """A table with the columns user, url, page_url and licence_url as it is published; tokens of addresses are cut.
+
+    asked: of "user" and "url"; without it the uploader's id is null, and so is an address with a query.
+    """
+    if "user" not in asked:
+        table = replaced(table, "user", pa.nulls(len(table), pa.string()))
+    for name in ("url", "page_url", "licence_url"):
+        if pc.any(pc.match_substring_regex(table[name], TO_CUT)).as_py():
+            cut = [None if text is None else without_secrets(text) for text in table[name].to_pylist()]
+            if name == "url" and "url" not in asked:
+                cut = [None if text is None or "?" in text else text for text in cut]
+            table = replaced(table, name, pa.array(cut, pa.string()))
+    return table

@@ -53,7 +53,7 @@ def from_release(
     """
     from driftline.curate.release.format import Release
     from driftline.stream_builder.builders import release as builder
-    from driftline.stream_builder.builders.time_order import in_time_order, timed_release
+    from driftline.stream_builder.builders.table import in_time_order, timed_release
 
     opened = release if isinstance(release, Release) else Release.open(path_of(release))
     if period is not None:
@@ -187,7 +187,7 @@ def compose(
     from driftline.stream_builder.builders.shift_sequence import compose as composed
 
     if sequence == "portraits":
-        from driftline.stream_builder.builders.portraits import portraits
+        from driftline.stream_builder.builders.dataset import portraits
 
         usual = inspect.signature(compose).parameters
         for key in PORTRAITS_LACK:

@@ -36,7 +36,7 @@ def _halved(x: Any) -> Any:
 
 def portraits(data: Path, quick: bool) -> Stream:
     """A step for each decade of yearbooks."""
-    from driftline.stream_builder.builders.portraits import portraits as made
+    from driftline.stream_builder.builders.dataset import portraits as made
 
     stream = made(data / "portraits", 16 if quick else 32, fidelity="paper-code")
     return _fewer(stream) if quick else stream

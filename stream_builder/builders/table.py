@@ -1,15 +1,24 @@
-"""A table of dated samples, in a file or in memory → a stream in time order."""
+"""Samples with times → a stream in time order, for online evaluation: tables of dated samples, in a file or in memory;
+releases; the orders of CGLM and CLOC.
+"""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from driftline.curate.core.errors import BadConfig, BadInput, reason
-from driftline.curate.foreign.arrays import open_array
-from driftline.stream_builder.builders.time_order import in_time_order, timed_hdf5
+from driftline.curate.core.errors import BadConfig, BadInput, IncompatibleStream, MissingFile, reason
+from driftline.curate.core.group_split import draw_sides
+from driftline.curate.core.seeding import rng_for, time_order
+from driftline.curate.core.times import count_of
+from driftline.curate.foreign.arrays import number_of_classes, open_array
+from driftline.curate.foreign.limits import UNPACKED
+from driftline.curate.release import Release
+from driftline.stream_builder.builders.release import release_samples
 from driftline.stream_builder.importers.dated import (
     column_of,
     filled,
@@ -21,10 +30,156 @@ from driftline.stream_builder.importers.dated import (
     times_of,
 )
 from driftline.stream_builder.lazy_images import from_files
-from driftline.stream_builder.rows import Rows, check_ids, labelled
-from driftline.stream_builder.splitting import numbered
+from driftline.stream_builder.rows import Rows, calendar_steps, check_ids, check_share, labelled, splits_of
+from driftline.stream_builder.splitting import drawn, no_test, numbered
 from driftline.stream_builder.step import check
-from driftline.stream_builder.stream import Split, Stream
+from driftline.stream_builder.stream import Array, Split, Stream, join
+
+KEY = "store_list"  # the data set in each of EvalOCL's HDF5 files
+
+
+def in_time_order(
+    rows: Rows,
+    period: str | int = 10,
+    test_share: float = 0.1,
+    order: Literal["natural", "balanced"] = "natural",
+    seed: int = 0,
+    grouping: Literal["grouped", "random"] = "grouped",
+    test: Split | None = None,
+    pretrain: Split | None = None,
+) -> Stream:
+    """Steps in order of time; `seed` draws the order of equal times.
+
+    period: year, month, week or day, or a number of steps with equally many samples each. The test split of a step, for
+    retention, is a random `test_share` of its samples, also in order, or its part of a separate test set over the same
+    time. grouping "grouped": samples of one uploader, and near copies, are on one side in all steps, if the source
+    names them. order "balanced": of each class in a step, keep at most as many samples as the median class has.
+    pretrain: samples from before the others, set apart for the choice of settings. Raises BadConfig, and
+    IncompatibleStream for fewer samples than steps or a step without test samples.
+    """
+    check_share(test_share)
+    samples, parts = rows.samples, count_of(period)
+    assert samples.time is not None
+    if parts is not None and len(samples) < parts:
+        problem = f"{rows.name} has {len(samples)} samples for {parts} steps."
+        raise IncompatibleStream(problem, "Expected at least one a step.")
+    if parts is None and test is not None:
+        raise BadConfig(f"{rows.name} has an order, but no dates.", "Expected --period N, a number of steps.")
+    place = time_order(samples.time, samples.ids, seed)
+    if parts is None:
+        step, names = calendar_steps(samples.time[place], str(period))
+        of_steps = [place[step == t] for t in range(len(names))]
+    else:
+        of_steps, names = np.array_split(place, parts), [str(t) for t in range(parts)]
+    if order == "balanced":
+        of_steps = [_balanced(of, samples.y, rng_for(seed, "period", t)) for t, of in enumerate(of_steps)]
+    place, step = np.concatenate(of_steps), np.repeat(np.arange(len(names)), list(map(len, of_steps)))
+    tested, grouped = np.zeros(len(place), bool), False
+    if test is None:
+        grouped = grouping == "grouped" and samples.group is not None
+        group = samples.group[place] if grouped and samples.group is not None else np.arange(len(place))
+        tested = draw_sides([step], group, test_share, rng_for(seed, "held out"))
+        sizes, tests = np.bincount(step), np.bincount(step, tested)
+        if grouped and (empty := np.flatnonzero((tests == 0) & (test_share * sizes >= 1))).size:
+            raise no_test(f"Step {names[empty[0]]} of {rows.name}", test_share, "Use --grouping random.")
+    steps = splits_of(samples, place, step, names, np.where(tested, "test", "train"))
+    if test is not None and test.time is not None:
+        for t, chosen in enumerate(np.array_split(time_order(test.time, test.ids, seed), len(names))):
+            if len(chosen):
+                steps[t] = replace(steps[t], splits={**steps[t].splits, "test": test.take(chosen)})
+    if pretrain is not None:
+        steps[0] = replace(steps[0], splits={**steps[0].splits, "train": join([pretrain, steps[0]["train"]])})
+    facts = {"from": "order", "source": rows.name, "periods": len(names), "held_out": test_share}
+    facts |= {"order": order, "seed": seed, "split": "published" if test else "grouped" if grouped else "random"}
+    facts |= drawn(seed) | ({} if pretrain is None else {"pretrain": len(pretrain)})
+    facts |= {"period": period} if parts is None else {}
+    return Stream(f"{rows.name}-in-order", steps, list(rows.classes), facts=facts)
+
+
+def _balanced(rows: Array, y: npt.NDArray[np.int64], rng: np.random.Generator) -> Array:
+    labels, counts = np.unique(y[rows], return_counts=True)
+    most = max(1, int(np.median(counts)))
+    keep = np.zeros(len(rows), bool)
+    for label in labels.tolist():
+        of_class = np.flatnonzero(y[rows] == label)
+        keep[rng.permutation(of_class)[:most]] = True
+    return rows[keep]
+
+
+def timed_release(path: Path, features: str | None = None) -> Rows:
+    """All labelled images of a release by upload time; features: as of `from_release`. Raises BadConfig."""
+    release = Release.open(path)
+    return Rows(release.name, release_samples(release, features), release.classes)
+
+
+def timed_hdf5(
+    folder: Path, features: Path | None = None, root: Path | None = None, size: int = 64
+) -> tuple[Rows, Split, Split | None]:
+    """The published order of CGLM or CLOC: `train_labels.hdf5` and `train_image_paths.hdf5`, the same for test, and for
+    pretrain if there are samples of it: positions are their times.
+
+    features: a folder with train.npy and test.npy, rows as in the files; without it, the paths are relative to `root`.
+    Raises MissingFile, BadInput, BadConfig.
+    """
+    parts = {}
+    apart = (folder / "pretrain_labels.hdf5").is_file() and (features is None or (features / "pretrain.npy").is_file())
+    for part in ("train", "test", "pretrain")[: 3 if apart else 2]:
+        labels = _read_hdf5(folder / f"{part}_labels.hdf5")
+        if labels.dtype.kind not in "iu" or labels.ndim != 1 or (len(labels) and labels.min() < 0):
+            raise BadInput(f"{folder}: labels for {part} are {labels.dtype}.", "Expected integers from 0.")
+        labels = labels.astype(np.int64)
+        raw = _read_hdf5(folder / f"{part}_image_paths.hdf5")
+        paths = [p.decode("utf-8", "replace") if isinstance(p, bytes) else str(p) for p in raw.tolist()]
+        if len(paths) != len(labels):
+            raise BadInput(
+                f"{folder}: {len(paths)} paths and {len(labels)} labels for {part}.", "Expected the same number."
+            )
+        if features is not None:
+            x: Any = open_array(features / f"{part}.npy", "fu", (None, -1), "Check --features.")
+            if len(x) != len(labels):
+                raise BadInput(
+                    f"{features / part}.npy has {len(x)} rows for {len(labels)} labels.", "Expected the same number."
+                )
+        elif root is not None:
+            inside = ([part for part in Path(p).parts if part not in ("/", "..", ".")] for p in paths)
+            x = from_files([root.joinpath(*parts_of) for parts_of in inside], size, folder)
+        else:
+            raise BadConfig(f"{folder} has an order, but no samples.", "Expected --features or --root.")
+        time = np.arange(len(labels)) - (len(labels) if part == "pretrain" else 0)
+        parts[part] = Split(x, labels, np.array(paths, np.str_), time)
+    n_classes = number_of_classes([split.y for split in parts.values()], folder)
+    rows = Rows(folder.name, parts["train"], [str(c) for c in range(n_classes)])
+    return rows, parts["test"], parts.get("pretrain")
+
+
+def _read_hdf5(path: Path) -> Array:
+    import h5py
+
+    if not path.is_file():
+        raise MissingFile(f"There is no file {path}.", "Expected EvalOCL's order files.")
+    try:
+        with h5py.File(path, "r") as file:
+            if KEY not in file:
+                raise BadInput(f"{path} contains {sorted(file)}.", f"Expected the data set {KEY}.")
+            stored = file[KEY] if isinstance(file.get(KEY, getlink=True), h5py.HardLink) else None
+            if not isinstance(stored, h5py.Dataset) or stored.is_virtual or stored.external:
+                raise BadInput(f"{KEY} in {path} leads elsewhere, or is no array.", "Expected an array in the file.")
+            longest = path.stat().st_size if stored.dtype.hasobject else stored.dtype.itemsize
+            if stored.ndim and len(stored) and stored.dtype.hasobject:  # texts: many may be one, which is long
+                pieces, at, total = [], 0, 0
+                while at < len(stored):
+                    pieces.append(stored[at : at + max(1, UNPACKED // 8 // longest)])
+                    at, total = at + len(pieces[-1]), total + sum(map(len, pieces[-1].flat))
+                    if total > UNPACKED:
+                        break
+                else:
+                    return np.concatenate(pieces)
+            if stored.size * longest > UNPACKED:
+                raise BadInput(f"{KEY} in {path} is larger than {UNPACKED:,} bytes.", "Expected less.")
+            return np.asarray(stored[:])
+    except (OSError, ValueError, LookupError, RuntimeError, TypeError, MemoryError) as error:
+        raise BadInput(f"{path} cannot be read as HDF5 ({reason(error)}).", "Expected EvalOCL's order files.") from None
+
 
 TEXTS = ("label", "id", "path", "group", "user")  # columns whose cells stay as they are written
 

@@ -20,9 +20,9 @@ from support.helpers import ImagesInMemory
 
 from driftline.curate.export.layouts import huggingface as export
 from driftline.curate.release import Release
+from driftline.curate.release.compose import write_release
 from driftline.curate.release.packing import Packed, pack
 from driftline.curate.release.settings import ReleaseSettings
-from driftline.curate.release.writer import write_release
 
 CLASSES = ["zebra", "ant", "mole"]  # neither alphabetical nor in the order of their counts
 IMAGES = {(3, "zebra"): 7, (3, "ant"): 11, (3, "mole"): 3, (5, "zebra"): 5, (5, "ant"): 2, (5, "mole"): 13}

@@ -23,7 +23,7 @@ from driftline.eval.run import evaluate
 from driftline.pipelines.cli.app import app
 from driftline.pipelines.reporting.audit import audit_stream
 from driftline.stream_builder.builders.arrays import from_arrays
-from driftline.stream_builder.builders.time_order import in_time_order
+from driftline.stream_builder.builders.table import in_time_order
 from driftline.stream_builder.measures.label_correlation import blind_curve, correlation_of_stream
 from driftline.stream_builder.measures.shift_distance import label_statistics
 from driftline.stream_builder.rows import Rows

@@ -14,7 +14,7 @@ from support.console import inside
 from driftline.curate.core.errors import BadInput, IntegrityError
 from driftline.curate.export import EXPORTS
 from driftline.curate.release import Release
-from driftline.curate.release.writer import seal
+from driftline.curate.release.compose import seal
 
 
 @pytest.fixture

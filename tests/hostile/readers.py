@@ -377,7 +377,7 @@ def order(folder: Path) -> None:
 
 @reader(order)
 def hdf5(folder: Path) -> None:
-    from driftline.stream_builder.builders.time_order import timed_hdf5
+    from driftline.stream_builder.builders.table import timed_hdf5
 
     timed_hdf5(folder, folder)
 

@@ -241,7 +241,7 @@ class TestParquet:
 
 class TestHdf5:
     def read(self, path: Path) -> object:
-        from driftline.stream_builder.builders.time_order import _read_hdf5
+        from driftline.stream_builder.builders.table import _read_hdf5
 
         return _read_hdf5(path)
 

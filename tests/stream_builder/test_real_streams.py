@@ -13,10 +13,8 @@ from PIL import Image
 from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.errors import BadConfig, BadInput, IncompatibleStream, MissingFile
 from driftline.curate.core.seeding import rng_for
-from driftline.stream_builder.builders.dataset import hold_out_classes
-from driftline.stream_builder.builders.portraits import portraits
-from driftline.stream_builder.builders.table import from_table
-from driftline.stream_builder.builders.time_order import in_time_order, timed_release
+from driftline.stream_builder.builders.dataset import hold_out_classes, portraits
+from driftline.stream_builder.builders.table import from_table, in_time_order, timed_release
 from driftline.stream_builder.datasets import Dataset, Samples, open_dataset
 from driftline.stream_builder.interop.torch_loader import Policy, policy_of
 from driftline.stream_builder.rows import Rows

@@ -20,8 +20,7 @@ from driftline.eval.reporting.protocols import Iid as Page
 from driftline.eval.run import evaluate
 from driftline.stream_builder.builders.arrays import from_arrays
 from driftline.stream_builder.builders.release import from_release
-from driftline.stream_builder.builders.table import timed_table
-from driftline.stream_builder.builders.time_order import in_time_order, timed_release
+from driftline.stream_builder.builders.table import in_time_order, timed_release, timed_table
 from driftline.stream_builder.rows import Rows
 from driftline.stream_builder.splitting import numbered
 from driftline.stream_builder.stream import Split, Step, Stream

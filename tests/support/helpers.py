@@ -20,10 +20,10 @@ from PIL import Image
 
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.release import Release
+from driftline.curate.release.compose import write_release
 from driftline.curate.release.packing import SHARD_IMAGES, pack
 from driftline.curate.release.selection import all_splits, split_groups
 from driftline.curate.release.settings import ReleaseSettings
-from driftline.curate.release.writer import write_release
 from driftline.pipelines.demo.world import write_album
 from driftline.stream_builder.class_texts import ClassTexts
 from driftline.stream_builder.stream import Split, Step, Stream
