@@ -1,13 +1,13 @@
 """Publishing: an exported release → where people look for data: the Hugging Face Hub, S3.
 
-Each target takes a folder with release.json and SHA256SUMS, uploads what is not there yet, and makes the version
-visible at the very end: a reader sees the old version or the complete new one. A new target is one file here and one
-line in `PUBLISHERS`.
+A target is a function (plan, place, settings) → Published, and one line in `PUBLISHERS`. place: what follows the colon
+of --to. It uploads what is not there yet, and makes the version visible at the very end: a reader sees the old version
+or the complete new one. Running it again continues an interrupted upload. It raises BadConfig, BadInput for a version
+that is there with other content, and Unfinished when the connection fails.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from driftline.curate.core.atomic_io import TEMPORARY, read_object
 from driftline.curate.core.errors import BadConfig, BadInput, IntegrityError, MissingFile
@@ -71,20 +71,11 @@ class Published:
     """what is left to do"""
 
 
-class Publisher(Protocol):
-    """What `PUBLISHERS` registers: a function that uploads a planned folder."""
-
-    def __call__(self, plan: Plan, place: str, settings: Settings) -> Published:
-        """place: what follows the colon of --to. Running it again continues an interrupted upload. Raises BadConfig,
-        BadInput for a version that is there with other content, and Unfinished when the connection fails."""
-        ...
-
-
 PUBLISHERS = Registry(
     "publishing target",
     {
-        "hf": "driftline.curate.publishing.hub:publish",
-        "s3": "driftline.curate.publishing.s3:publish",
+        "hf": "driftline.curate.publishing.targets:hub",
+        "s3": "driftline.curate.publishing.targets:s3",
     },
 )
 

@@ -65,12 +65,12 @@ def bucket(patch: Any) -> Iterator[Bucket]:
     import boto3
     from moto import mock_aws
 
-    from driftline.curate.publishing import s3
+    from driftline.curate.publishing import targets
 
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         patch.setenv(name, "testing")
-    state, client = Bucket(), s3.client
-    patch.setattr(s3, "client", lambda *words, **named: state.listen(client(*words, **named)))
+    state, client = Bucket(), targets.client
+    patch.setattr(targets, "client", lambda *words, **named: state.listen(client(*words, **named)))
     with mock_aws():
         state.client = boto3.client("s3", region_name="us-west-2")
         state.client.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": "us-west-2"})

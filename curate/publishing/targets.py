@@ -1,6 +1,9 @@
-"""`hf:USER/NAME`: a dataset on the Hugging Face Hub, through its own client.
+"""Where releases are published.
 
-One commit makes the version visible, on top of the revision that was there when the upload began.
+`hf:USER/NAME`: a dataset on the Hugging Face Hub, through its own client. One commit makes the version visible, on top
+of the revision that was there when the upload began.
+
+`s3:BUCKET/PREFIX`: each version in a folder of its own; SHA256SUMS is written last and marks it as complete.
 """
 
 from __future__ import annotations
@@ -19,16 +22,17 @@ from driftline.curate.publishing import AGAIN, CONTINUE, SUMS, Plan, Published, 
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
+from driftline.curate.foreign.s3 import DENIED, S3, client, code_of
 
 DATASET: dict[str, Any] = {"repo_type": "dataset"}
 
 
-def publish(plan: Plan, place: str, settings: Settings) -> Published:
+def hub(plan: Plan, place: str, settings: Settings) -> Published:
     """A dataset on the Hugging Face Hub, private by default; one commit at the end.
 
     Files of the version before that this one no longer has, such as those with withdrawn images, leave the current
     revision in the same commit; files that driftline did not write stay. A version that is there with other content is
-    refused. Raises what `Publisher` names.
+    refused. Raises what a target raises.
     """
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", place):
         raise BadConfig(f"--to is 'hf:{place}'.", "Expected hf:USER/NAME.")
@@ -101,3 +105,52 @@ def _failure(place: str, error: Exception) -> DriftlineError:
     if status is not None and status < 500 and status not in (408, 429):
         return BadInput(f"The Hub refused {place} ({reason(error)}).")
     return Unfinished(f"The Hub cannot be reached ({f'status {status}' if status else reason(error)}).", "", CONTINUE)
+
+
+def s3(plan: Plan, place: str, settings: Settings) -> Published:
+    """A folder PREFIX/VERSION of an S3 bucket; objects that are there with the same checksum are not sent again.
+
+    Nothing is deleted. A version that is complete with other content is refused. Raises what a target raises.
+    """
+    bucket, _, prefix = place.strip("/").partition("/")
+    if not bucket:
+        raise BadConfig(f"--to is 's3:{place}'.", "Expected s3:BUCKET/PREFIX.")
+    from boto3.exceptions import Boto3Error
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    root = "/".join(filter(None, [prefix, plan.version])) + "/"
+    address = f"s3://{bucket}/{root}"
+    try:
+        server = client(S3(profile=settings.profile, endpoint=settings.endpoint), keys=True)
+        pages = server.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=root)
+        there = {entry["Key"]: entry["Size"] for page in pages for entry in page.get("Contents", ())}
+        if root + SUMS in there:
+            body = server.get_object(Bucket=bucket, Key=root + SUMS)["Body"].read()
+            if sums_of(body, address + SUMS, AGAIN) == plan.sums:
+                return Published(address, 0, note="This version is there already.")
+            raise other_content(address, plan)
+        access = {"ACL": "public-read"} if settings.public else {}
+        sent = 0
+        for name, digest in plan.sums.items():
+            if there.get(root + name) == plan.files[name] and _digest(server, bucket, root + name) == digest:
+                continue
+            extra = {"Metadata": {"sha256": digest}, **access}
+            server.upload_file(str(plan.folder / name), bucket, root + name, ExtraArgs=extra)
+            sent += 1
+        server.upload_file(str(plan.folder / SUMS), bucket, root + SUMS, ExtraArgs=access)
+    except (ClientError, BotoCoreError, Boto3Error, OSError) as error:
+        code = code_of(error)
+        if code == "AccessControlListNotSupported":  # the setting of new buckets since April 2023
+            problem = f"s3://{bucket} has ACLs disabled, so that no single file can be made public."
+            way_out = "Run the same command without --public."
+            raise BadConfig(problem, "Expected a policy of the bucket that lets everybody read.", way_out) from None
+        if code in DENIED:
+            raise BadConfig(f"s3://{bucket} cannot be written ({code}).", "", "Check bucket and --profile.") from None
+        raise Unfinished(f"{address} is not complete ({code or reason(error)}).", "", CONTINUE) from None
+    return Published(address, sent + 1, public=settings.public)
+
+
+def _digest(server: Any, bucket: str, key: str) -> str | None:
+    """The checksum that the uploader noted."""
+    value = server.head_object(Bucket=bucket, Key=key)["Metadata"].get("sha256")
+    return None if value is None else str(value)
