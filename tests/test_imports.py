@@ -87,11 +87,7 @@ def may(importer: str, target: str) -> bool:
     if target == "driftline.curate" or target.startswith(("driftline.curate.core", "driftline.curate.foreign")):
         return True
     if room == "stream_builder":
-        return target in (
-            "driftline.curate.release",
-            "driftline.curate.release.Release",
-            "driftline.curate.release.left_out_of_unlabelled",
-        )
+        return target in ("driftline.curate.release", "driftline.curate.release.Release")
     if room == "eval":
         networks = "driftline.curate.encoders."  # weights are read in one place
         return target == "driftline.stream_builder" or target.startswith((*STREAM, networks))

@@ -8,6 +8,5 @@ from driftline.curate.core.lazy_face import lazy_face
 
 if TYPE_CHECKING:
     from driftline.curate.release.format import Release as Release
-    from driftline.curate.release.unlabelled import left_out_of_unlabelled as left_out_of_unlabelled
 else:
     __getattr__, __dir__, __all__ = lazy_face(__name__)

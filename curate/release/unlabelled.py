@@ -21,7 +21,6 @@ from driftline.curate.core.atomic_io import writing
 from driftline.curate.core.errors import without_secrets
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.embedding.vector_store import parts, vectors_of
-from driftline.curate.foreign.tables import read_parquet
 from driftline.curate.images.near_duplicates import SURE_BITS, Hashes, near_stored
 from driftline.curate.metadata.released_ids import title_of
 from driftline.curate.metadata.schema import replaced
@@ -101,15 +100,6 @@ def left_out(tests: Tested, rows: Iterable[Sequence[Any]]) -> dict[str, str]:
     """Id → why it may not be learned from. rows: (id, user, sha256)."""
     reasons = ((id_, tests.why(id_, user, sha256)) for id_, user, sha256 in rows)
     return {id_: reason for id_, reason in reasons if reason is not None}
-
-
-def left_out_of_unlabelled(release: Release) -> dict[str, str]:
-    """Id → why, of the unlabelled images of a release that was not published by this rule, as one edited by hand."""
-    path = release.path / "unlabelled.parquet"
-    if not path.is_file():
-        return {}
-    table = read_parquet(path)
-    return left_out(Tested.of_release(release), rows_of(table, "id", "user", "source_sha256"))
 
 
 def copies_of_tests(embedded: Path, tests: Tested, cosine: float | None = None) -> set[str]:

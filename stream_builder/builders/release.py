@@ -11,7 +11,7 @@ from driftline.curate.core.errors import BadConfig, IntegrityError
 from driftline.curate.core.seeding import time_order
 from driftline.curate.foreign.images import open_image, square
 from driftline.curate.foreign.names import is_count
-from driftline.curate.release import Release, left_out_of_unlabelled
+from driftline.curate.release import Release
 from driftline.stream_builder.class_texts import ClassTexts, TextEncoderSpec, encoded, prompts_of
 from driftline.stream_builder.lazy_images import LazyImages, as_locations, tar_members
 from driftline.stream_builder.lazy_images import join as join_images
@@ -125,17 +125,16 @@ def release_groups(release: Release) -> Group:
 
 
 def unlabelled_images(release: Release, size: int, decode: bool) -> dict[int, Any]:
-    """Bucket → its unlabelled images, if the release has any; none shares an uploader with a test of any split."""
+    """Bucket → its unlabelled images, if the release has any."""
     by_bucket = {}
     tars = sorted((release.path / "unlabelled").glob("bucket_[0-9]*-*.tar"))
-    linked = left_out_of_unlabelled(release) if tars else {}  # nothing, unless the release was published otherwise
     for name in sorted({tar.name.partition("-")[0] for tar in tars}):
         of_bucket = [tar for tar in tars if tar.name.partition("-")[0] == name]
         locations = [
             (number, offset, length)
             for number, tar in enumerate(of_bucket)
             for member, offset, length in tar_members(tar)
-            if not member.endswith((".json", ".cls")) and member.partition(".")[0] not in linked
+            if not member.endswith((".json", ".cls"))
         ]
         images = LazyImages(tuple(of_bucket), as_locations(locations), size)
         by_bucket[int(name.removeprefix("bucket_"))] = images[:] if decode else images
