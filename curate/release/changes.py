@@ -173,13 +173,10 @@ Manifest = Mapping[str, Any]
 
 def compare_releases(a: Release, b: Release) -> dict[str, Any]:
     """What `driftline compare A B --json` prints: for each bucket a verdict with reasons, and `learned_up_to`, the
-    names of the buckets up to which training is the same.
-
-    Raises IntegrityError if BUCKETS.json of a release does not describe its images.
-    """
+    names of the buckets up to which training is the same."""
     one, two = a.identity(), b.identity()
     splits = [name for name in a.facts["splits"] if name in b.facts["splits"]]
-    features = [name for name in a.facts["features"] if name in b.facts["features"]]
+    features = [name for name in one["buckets"][0]["features"] if name in two["buckets"][0]["features"]]
     everywhere = [] if one["classes"] == two["classes"] else ["other classes"]
     everywhere += [] if splits else ["no split in common"]
     pairs: dict[Any, list[Any]] = {}  # buckets are the same if they begin at the same time, or have the same name

@@ -9,7 +9,7 @@ unlabelled.parquet  unlabelled images; sha256 only of those that unlabelled/ hol
 shards/             WebDataset tars, bucket_BB-NNNNN.tar: <id>.<ext>, <id>.cls, <id>.json
 features/           NAME.npy (N, D) float16, rows as in metadata.parquet
 README.md           data card          ATTRIBUTION.csv    author and licence of each image
-BUCKETS.json        hashes of what each bucket consists of (releases of driftline 0.2 and later)
+BUCKETS.json        hashes of what each bucket consists of
 SHA256SUMS          of every other file; written last
 """
 
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -39,7 +38,7 @@ from driftline.curate.foreign.names import PlainName, fault, inside
 from driftline.curate.foreign.tables import BoundedParquet
 from driftline.curate.images.shards import checked_images
 from driftline.curate.release.identity import FILE as MANIFEST
-from driftline.curate.release.identity import bucket_identities, of_steps, seal_entry, unlabelled_of
+from driftline.curate.release.identity import bucket_identities, of_steps, unlabelled_of
 
 FORMAT = 2
 METADATA = pa.schema(
@@ -236,32 +235,14 @@ class Release:
     def steps(self, features: str) -> list[dict[str, str]]:
         """Name and short hashes of `train`, `test` and (of images) `unlabelled` of each bucket, for the given features,
         as BUCKETS.json has them; equal hashes in two versions prove equal data."""
-        path = self.path / MANIFEST
-        manifest = read_object(path, {"classes": list, "buckets": list}, AGAIN) if path.is_file() else self.identity()
-        return of_steps(manifest, features)
+        return of_steps(read_object(self.path / MANIFEST, {"classes": list, "buckets": list}, AGAIN), features)
 
     def identity(self) -> dict[str, Any]:
-        """What each bucket consists of, as hashes: the content of BUCKETS.json, also for releases that lack the file.
-
-        Features without a file, as in an export, have the hashes that BUCKETS.json lists. Raises IntegrityError if the
-        file does not describe this release.
-        """
-        path = self.path / MANIFEST
+        """What each bucket consists of, as hashes: the content of BUCKETS.json, computed again; without features that
+        have no file, as in an export."""
         there = [name for name in self.facts["features"] if (self.path / "features" / f"{name}.npy").is_file()]
         vectors = {name: self.features(name) for name in there}
-        computed = bucket_identities(self.facts, self.table, vectors, unlabelled_of(self.path, held=True))
-        if not path.is_file():
-            return computed
-        listed: dict[str, Any] = read_object(path, {"classes": list, "buckets": list}, AGAIN)
-        empty: dict[str, Any] = {}
-        for mine, entry in zip_longest(computed["buckets"], listed["buckets"], fillvalue=empty):
-            hashes = entry.get("features") if isinstance(entry, dict) else None
-            mine["features"] = {**(hashes if isinstance(hashes, dict) else {}), **mine.get("features", {})}
-            if seal_entry(mine) != entry or listed["classes"] != computed["classes"]:
-                raise IntegrityError(f"{path} does not describe the images of this release.", "", AGAIN)
-        if listed.setdefault("unlabelled", computed["unlabelled"]) != computed["unlabelled"]:
-            raise IntegrityError(f"{path} does not describe the unlabelled images of this release.", "", AGAIN)
-        return listed
+        return bucket_identities(self.facts, self.table, vectors, unlabelled_of(self.path, held=True))
 
     def features(self, name: str) -> npt.NDArray[np.float16]:
         """(N, D) float16, memory-mapped, rows as in `table`. Raises UnknownName."""

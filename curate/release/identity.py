@@ -58,7 +58,7 @@ def bucket_identities(
 
         entry = {name: record[name] for name in ("index", "name", "start", "end")}
         entry |= {"images": len(rows), "splits": of(records), "features": {n: of(d) for n, d in kinds.items()}}
-        entries.append(seal_entry(entry))
+        entries.append(entry)
     pools: dict[str, list[tuple[str, str | None]]] = {}
     for id_, bucket, digest in sorted(held):
         pools.setdefault(str(bucket), []).append((id_, digest))
@@ -90,12 +90,6 @@ def of_steps(manifest: Mapping[str, Any], features: str) -> list[dict[str, str]]
 
 def _of_side(splits: Mapping[str, Mapping[str, str]], side: str) -> list[str]:
     return [split[side] for _, split in sorted(splits.items())]
-
-
-def seal_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """An entry of a bucket with the hash of its content."""
-    content = {key: value for key, value in entry.items() if key != "sha256"}
-    return {**content, "sha256": _hash(json.dumps(content, sort_keys=True).encode()).hex()}
 
 
 def _hash(data: bytes) -> bytes:
