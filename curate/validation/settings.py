@@ -97,10 +97,10 @@ class ValidationSettings(Section):
     """answers that must agree (CLEAR: 2)"""
     rule: Annotated[Literal["exact", "per-option"], TALLY] = "exact"
     """exact: the whole set of ticks must be the expected class; per-option: its box must be ticked"""
-    aggregate: Annotated[Literal["votes", "one-coin", "dawid-skene"], TALLY] = "votes"
-    """votes: CLEAR's rule; one-coin, dawid-skene: weigh workers by a model of all answers"""
+    aggregate: Annotated[Literal["votes", "dawid-skene"], TALLY] = "votes"
+    """votes: CLEAR's rule; dawid-skene: weigh workers by a model of all answers"""
     confidence: Annotated[float, Field(gt=0.5, lt=1), TALLY] = 0.9
-    """one-coin, dawid-skene: probability of the expected answer that keeps an image"""
+    """dawid-skene: probability of the expected answer that keeps an image"""
     sensitive_drop: Annotated[Positive, TALLY] = 2
     """this many "sensitive" answers drop an image (CLEAR's literal text: 3)"""
     sensitive_hold: Annotated[Positive, TALLY] = 1

@@ -41,7 +41,7 @@ def test_a_cut_is_the_first_second_of_the_later_bucket() -> None:
 
 @pytest.mark.parametrize("least", [0.75, 0.9])
 def test_an_answer_with_exactly_the_confidence_that_is_asked_for_is_kept(least: float) -> None:
-    rules, answers = ValidationSettings(aggregate="one-coin", confidence=least), [(BUS, False)] * 3
+    rules, answers = ValidationSettings(aggregate="dawid-skene", confidence=least), [(BUS, False)] * 3
     for p, found in ((least, "kept"), (least - 1e-9, "unsure")):
         assert verdict(answers, "bus", rules, {BUS: p, CAR: 1 - p}) == found
 

@@ -367,7 +367,7 @@ class TestLabels:
         assert document["rai:dataAnnotationProtocol"] == rule_text({"method": "catalogue"})
         assert release.facts["answers"] == {}
 
-    @pytest.mark.parametrize("aggregate", ["votes", "one-coin", "dawid-skene"])
+    @pytest.mark.parametrize("aggregate", ["votes", "dawid-skene"])
     def test_the_rule_that_ran_and_the_answers_of_people(self, whole: Path, tmp_path: Path, aggregate: str) -> None:
         folder = Path(shutil.copytree(whole, tmp_path / "run"))
         sets = ("validation.method=crowd", "validation.workers=2", f"validation.aggregate={aggregate}")

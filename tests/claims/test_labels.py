@@ -10,7 +10,7 @@ from support.campaigns import answers_table
 
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.retrieval.settings import Concept
-from driftline.curate.validation.answers.agreement import Answers, dawid_skene, one_coin, worker_table
+from driftline.curate.validation.answers.agreement import Answers, dawid_skene, worker_table
 from driftline.curate.validation.answers.stored import options_of, page_changes
 from driftline.curate.validation.answers.verdicts import agreement, verdict
 from driftline.curate.validation.asking.batches import write_batch
@@ -73,13 +73,12 @@ class TestProbabilities:
     @pytest.mark.parametrize(
         ("items", "workers", "labels"), [(100, 20, 4), (100, 60, 4), (300, 20, 11), (200, 10, 8), (60, 5, 3)]
     )
-    @pytest.mark.parametrize("model", [dawid_skene, one_coin])
-    def test_probabilities_are_calibrated(self, model: Any, items: int, workers: int, labels: int) -> None:
+    def test_probabilities_are_calibrated(self, items: int, workers: int, labels: int) -> None:
         claimed: list[float] = []
         right: list[bool] = []
         for seed in range(8):
             answers, truth = simulated(seed, items, workers, labels, 0.25)
-            p = model(answers, 100, 1e-6).probabilities
+            p = dawid_skene(answers, 100, 1e-6)
             sure = p.max(1) >= 0.9
             claimed += p.max(1)[sure].tolist()
             right += (p.argmax(1) == truth)[sure].tolist()
@@ -89,7 +88,7 @@ class TestProbabilities:
 
     def test_the_classical_model_is_not(self) -> None:
         answers, truth = simulated(0, 300, 60, 4, 0.25)
-        p = dawid_skene(answers, 100, 1e-6, prior=0).probabilities
+        p = dawid_skene(answers, 100, 1e-6, prior=0)
         sure = p.max(1) >= 0.9
         assert p.max(1)[sure].mean() - (p.argmax(1) == truth)[sure].mean() > 0.1
 
@@ -99,11 +98,10 @@ class TestProbabilities:
         more = Answers(
             np.append(answers.items, [200, 200]), np.append(answers.workers, [8, 9]), np.append(answers.labels, [0, 1])
         )
-        assert dawid_skene(more).probabilities[200].max() < 0.75
+        assert dawid_skene(more)[200].max() < 0.75
 
-    @pytest.mark.parametrize("aggregate", ["one-coin", "dawid-skene"])
-    def test_a_model_of_workers_keeps_nothing_without_the_vote_of_a_person(self, aggregate: str) -> None:
-        rules = ValidationSettings.model_validate({"aggregate": aggregate})
+    def test_a_model_of_workers_keeps_nothing_without_the_vote_of_a_person(self) -> None:
+        rules = ValidationSettings(aggregate="dawid-skene")
         joint = {BUS: 0.99, CAR: 0.01}
         assert verdict(votes(CAR, CAR, VAN, BUS, BUS), "bus", rules, joint, people=3) == "unsure"
 

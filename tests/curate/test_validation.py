@@ -16,7 +16,7 @@ from support.worlds import across_seeds, opaque, permuted, third_value
 from driftline.curate.core.errors import BadConfig, BadInput
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.retrieval.settings import BACKGROUND, Concept
-from driftline.curate.validation.answers.answers import ANSWERS, fields_of, read_answers, read_lines, uncounted
+from driftline.curate.validation.answers.answers import ANSWERS, read_answers, read_lines, uncounted
 from driftline.curate.validation.answers.verdicts import (
     agreement,
     suggested_rejections,
@@ -32,10 +32,6 @@ CONCEPTS = [
     Concept(name="bus", prompts=("bus",), option="bus (exterior/interior)"),
     Concept(name="car", prompts=("car",), option="car"),
 ]
-XML = (
-    '<QuestionFormAnswers xmlns="http://mechanicalturk.amazonaws.com/AWSMechanicalTurkDataSchemas/2005-10-01/'
-    'QuestionFormAnswers.xsd"><Answer><QuestionIdentifier>labels</QuestionIdentifier>{}</Answer></QuestionFormAnswers>'
-)
 BATCH = {"batch": "b1", "items": {"i1": "p1", "i2": "p2"}, "concepts": ["bus", "car"]}
 
 
@@ -221,12 +217,6 @@ class TestAnswers:
             {"Answer.taskAnswers": json.dumps([{"labels": {"bus": True, "car": True, "x": False}}])},
             {"Answer.taskAnswers": json.dumps([{"labels.bus": {"on": True}, "labels.car": {"on": True}}])},
             {"Answer.taskAnswers": json.dumps([{"labels": {"labels": ["bus", "car"]}}])},
-            {"Answer.xml": XML.format("<FreeText>bus|car</FreeText>")},
-            {
-                "Answer.xml": XML.format(
-                    "".join(f"<SelectionIdentifier>{c}</SelectionIdentifier>" for c in ("bus", "car"))
-                )
-            },
         ],
     )
     def test_every_form_of_a_multiple_choice_answer_gives_the_same_labels(self, tmp_path, answers):
@@ -400,7 +390,7 @@ class TestThirdValue:
         found = dict(rows_of(tally(items, answers, ValidationSettings()), "id", "verdict"))
         assert found == {id_: self.VERDICTS[kind] for id_, kind in kinds.items()}
 
-    @pytest.mark.parametrize("aggregate", ["votes", "one-coin", "dawid-skene"])
+    @pytest.mark.parametrize("aggregate", ["votes", "dawid-skene"])
     def test_nothing_is_kept_without_a_majority_and_order_does_not_matter(self, aggregate: str) -> None:
         items, kinds, answers = third_value()
         rules = ValidationSettings.model_validate({"aggregate": aggregate})
@@ -415,7 +405,7 @@ class TestThirdValue:
 
 
 class TestWeightedVerdicts:
-    """One-coin and Dawid–Skene instead of counting votes."""
+    """Dawid–Skene instead of counting votes."""
 
     @staticmethod
     def answers(rows: list[tuple[str, str, list[str]]]) -> pa.Table:
@@ -438,30 +428,17 @@ class TestWeightedVerdicts:
             rows += [(str(item["id"]), w, [truth if w in ("ann", "bob") else "car"]) for w in who]
         return items, self.answers(rows)
 
-    @pytest.mark.parametrize("aggregate", ["one-coin", "dawid-skene"])
-    def test_workers_who_always_give_one_label_do_not_outvote_a_good_one(self, aggregate: str) -> None:
+    def test_workers_who_always_give_one_label_do_not_outvote_a_good_one(self) -> None:
         items, answers = self.many()
         votes = tally(items, answers, ValidationSettings())["verdict"].to_pylist()
-        weighed = tally(items, answers, ValidationSettings(aggregate=aggregate))["verdict"].to_pylist()  # type: ignore[arg-type]
+        weighed = tally(items, answers, ValidationSettings(aggregate="dawid-skene"))["verdict"].to_pylist()
         assert (votes[0], weighed[0]) == ("wrong_concept", "kept")
         assert weighed[1:] == votes[1:]
 
     def test_an_expected_answer_that_is_not_probable_enough_is_unsure(self) -> None:
         yes, no = frozenset({"bus"}), frozenset({"car"})
         given = [(yes, False), (yes, False), (no, False)]
-        rules = ValidationSettings(aggregate="one-coin", confidence=0.9)
+        rules = ValidationSettings(aggregate="dawid-skene", confidence=0.9)
         assert verdict(given, "bus", rules, {yes: 0.8, no: 0.2}) == "unsure"
         assert verdict(given, "bus", rules, {yes: 0.3, no: 0.7}) == "wrong_concept"
         assert verdict(given, "bus", rules, {yes: 0.95, no: 0.05}) == "kept"
-
-
-class TestAnswersInXml:
-    def test_entities_are_refused(self) -> None:
-        with pytest.raises(BadInput, match="document type"):
-            fields_of('<!DOCTYPE x [<!ENTITY a "b">]><QuestionFormAnswers/>')
-        with pytest.raises(BadInput, match="cannot be read"):
-            fields_of("<Question")
-
-    def test_repeated_selections_are_one_answer(self) -> None:
-        chosen = "<SelectionIdentifier>bus</SelectionIdentifier><SelectionIdentifier>car</SelectionIdentifier>"
-        assert fields_of(XML.format(chosen)) == {"labels": "bus|car"}

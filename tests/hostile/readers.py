@@ -587,17 +587,11 @@ def ledger(folder: Path) -> None:
 
 # --- answers, settings, states of runs -------------------------------------------------------------------------------
 
-ANSWER_XML = (
-    '<QuestionFormAnswers xmlns="http://mechanicalturk.amazonaws.com/AWSMechanicalTurkDataSchemas/2005-10-01/'
-    'QuestionFormAnswers.xsd"><Answer><QuestionIdentifier>labels</QuestionIdentifier><FreeText>bus</FreeText></Answer>'
-    "</QuestionFormAnswers>"
-)
 ANSWER_HEAD = ("WorkerId", "AssignmentId", "AssignmentStatus", "WorkTimeInSeconds", "Input.batch", "Input.item")
 ANSWER_ROWS = {
     "labels": ["bus|car", "['bus', 'car']", "none", "bus"],
     "taskAnswers": [json.dumps([v]) for v in ({"labels": {"bus": True}}, {"labels.car": {"on": True}},
                                                {"labels": {"labels": ["bus"]}}, {"sensitive": {"yes": True}})],
-    "xml": [ANSWER_XML] * 4,
 }  # fmt: skip
 
 

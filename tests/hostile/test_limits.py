@@ -36,11 +36,6 @@ from driftline.stream_builder.builders.arrays import from_arrays
 from driftline.stream_builder.datasets import open_dataset
 from driftline.stream_builder.importers.pickles import read_pickle, read_tensors
 
-XML = (
-    '<QuestionFormAnswers xmlns="http://mechanicalturk.amazonaws.com/AWSMechanicalTurkDataSchemas/2005-10-01/'
-    'QuestionFormAnswers.xsd"><Answer><QuestionIdentifier>labels</QuestionIdentifier>{}</Answer></QuestionFormAnswers>'
-)
-
 BATCH = {"batch": "b1", "items": {"i1": "p1"}, "concepts": ["bus"]}
 
 
@@ -364,16 +359,10 @@ class TestAnswers:
             ("taskAnswers", '[{"labels": 7}]'),
             ("taskAnswers", '[{"labels": {"labels": ["\\ud800"]}}]'),
             ("taskAnswers", '{"a": ' + "9" * 5000 + "}"),
-            ("xml", "<a"),
-            ("xml", '<!DOCTYPE a [<!ENTITY b "c">]>'),
         ],
     )
     def test_an_odd_form_is_one_row_with_a_reason(self, tmp_path: Path, column: str, odd: str) -> None:
-        good = {
-            "labels": "bus",
-            "taskAnswers": json.dumps([{"labels": {"bus": True}}]),
-            "xml": XML.format("<FreeText>bus</FreeText>"),
-        }
+        good = {"labels": "bus", "taskAnswers": json.dumps([{"labels": {"bus": True}}])}
         rows = [("A", "5", "b1", "i1", good[column]), ("B", "5", "b1", "i1", odd), ("C", "5", "b1", "i1", good[column])]
         (tmp_path / "r.csv").write_text(csv_text((*self.HEAD, f"Answer.{column}"), rows, quote_all=True))
         table = read_answers(read_lines([tmp_path / "r.csv"])["b1"], BATCH, "k")

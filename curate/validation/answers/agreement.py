@@ -1,9 +1,8 @@
-"""Agreement of workers and aggregation of their answers: Fleiss' κ, Krippendorff's α, Dawid–Skene models.
+"""Agreement of workers and aggregation of their answers: Fleiss' κ, Krippendorff's α, the model of Dawid and Skene.
 
 Items, workers and labels are numbered from 0. A set of ticked checkboxes is one label.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,16 +28,6 @@ class Answers:
         table = np.zeros((int(self.items.max()) + 1, int(self.labels.max()) + 1))
         np.add.at(table, (self.items, self.labels), 1)
         return table
-
-
-@dataclass(frozen=True)
-class Aggregated:
-    """The result of a model of workers."""
-
-    probabilities: Floats
-    """(items, labels)"""
-    workers: Floats
-    """one-coin: accuracies (workers,); Dawid–Skene: error rates (workers, true label, given label)"""
 
 
 def pairwise(answers: Answers) -> float:
@@ -80,23 +69,27 @@ def krippendorff_alpha(answers: Answers) -> float:
     return 1 - disagree / expected if expected else float("nan")
 
 
-def dawid_skene(answers: Answers, rounds: int = 200, tolerance: float = 1e-9, prior: float = PRIOR) -> Aggregated:
-    """EM for the labels and a confusion matrix per worker [Dawid & Skene 1979, sec. 3].
+def dawid_skene(answers: Answers, rounds: int = 200, tolerance: float = 1e-9, prior: float = PRIOR) -> Floats:
+    """(items, labels): probabilities by EM with a confusion matrix of each worker [Dawid & Skene 1979, sec. 3].
 
     Starts with the shares of votes; stops if no probability changes by more than `tolerance`, or after `rounds`.
     prior: answers by which each worker is known before, those of the mean worker, whose errors are equally frequent.
     With it, an item's probabilities come from what *other* items tell of its workers, and are nearly as often right as
     they say; those of the classical model (`prior` 0), which counts every answer twice, say .99 where .8 are right.
     """
-    n_labels, n_workers = int(answers.labels.max()) + 1, int(answers.workers.max()) + 1
+    table = answers.counts()
+    n_labels, n_workers = table.shape[1], int(answers.workers.max()) + 1
     pairs = answers.workers * n_labels + answers.labels
-    counts = np.zeros((n_workers, n_labels, n_labels))
-
-    def update(probabilities: Floats, logs: Floats) -> Floats:
-        for true in range(n_labels):  # counts: (worker, true, given)
+    counts = np.zeros((n_workers, n_labels, n_labels))  # (worker, true, given)
+    probabilities = table / np.maximum(table.sum(1, keepdims=True), 1)
+    unseen = 1.0 if prior else 0.0  # items of each label beside those that were asked
+    for _ in range(rounds):
+        shares = (probabilities.sum(0) + unseen) / (len(probabilities) + unseen * n_labels)
+        logs = np.log(np.maximum(shares, 1e-300))[None].repeat(len(probabilities), 0)
+        for true in range(n_labels):
             weights = probabilities[answers.items, true]
             counts[:, true] = np.bincount(pairs, weights, n_workers * n_labels).reshape(n_workers, n_labels)
-        right = _mean_skill(float(np.trace(counts.sum(0))), len(pairs))
+        right = (float(np.trace(counts.sum(0))) + 1) / (len(pairs) + 2)  # with one right and one wrong answer more
         totals = counts.sum(2)
         for true in range(n_labels):
             own = probabilities[answers.items, true] if prior else 0.0
@@ -104,64 +97,11 @@ def dawid_skene(answers: Answers, rounds: int = 200, tolerance: float = 1e-9, pr
             chances = (counts[answers.workers, true, answers.labels] - own + prior * usual).clip(SMALLEST)
             chances /= (totals[answers.workers, true] - own + prior).clip(SMALLEST)
             logs[:, true] += np.bincount(answers.items, np.log(chances.clip(SMALLEST)), len(logs))
-        errors = np.maximum(counts + prior * _usual_errors(right, n_labels), SMALLEST)
-        return np.asarray(errors / errors.sum(2, keepdims=True))
-
-    return _maximise(answers, update, rounds, tolerance, prior)
-
-
-def one_coin(answers: Answers, rounds: int = 200, tolerance: float = 1e-9, prior: float = PRIOR) -> Aggregated:
-    """One-coin Dawid–Skene: each worker is correct with one probability, else gives any other label.
-
-    prior: as for `dawid_skene`.
-    """
-    n_labels, n_workers = int(answers.labels.max()) + 1, int(answers.workers.max()) + 1
-    totals = np.bincount(answers.workers, minlength=n_workers).astype(np.float64)
-
-    def update(probabilities: Floats, logs: Floats) -> Floats:
-        chosen = probabilities[answers.items, answers.labels]
-        right = np.bincount(answers.workers, chosen, n_workers)
-        mean = prior * _mean_skill(float(chosen.sum()), len(chosen))
-        own = (chosen, 1.0) if prior else (0.0, 0.0)
-        skill = (right[answers.workers] - own[0] + mean) / (totals[answers.workers] - own[1] + prior).clip(SMALLEST)
-        skill = np.clip(skill, SMALLEST, 1 - SMALLEST)
-        wrong = np.log((1 - skill) / max(1, n_labels - 1))
-        logs += np.bincount(answers.items, wrong, len(logs))[:, None]
-        gains = np.log(skill) - wrong
-        logs += np.bincount(answers.items * n_labels + answers.labels, gains, logs.size).reshape(logs.shape)
-        return np.asarray(np.clip((right + mean) / np.maximum(totals + prior, 1), SMALLEST, 1 - SMALLEST))
-
-    return _maximise(answers, update, rounds, tolerance, prior)
-
-
-def _mean_skill(right: float, n: int) -> float:
-    """Share of right answers of all workers, with one right and one wrong answer more."""
-    return (right + 1) / (n + 2)
-
-
-def _usual_errors(right: float, n_labels: int) -> Floats:
-    """(true, given): the confusion matrix of a worker with the share `right` whose errors are equally frequent."""
-    errors = np.full((n_labels, n_labels), (1 - right) / max(1, n_labels - 1))
-    np.fill_diagonal(errors, right)
-    return errors
-
-
-def _maximise(
-    answers: Answers, update: Callable[[Floats, Floats], Floats], rounds: int, tolerance: float, prior: float
-) -> Aggregated:
-    """EM from the shares of votes. update: (probabilities, log-priors, to which it adds the answers) → workers."""
-    table = answers.counts()
-    probabilities = table / np.maximum(table.sum(1, keepdims=True), 1)
-    unseen = 1.0 if prior else 0.0  # items of each label beside those that were asked
-    for _ in range(rounds):
-        shares = (probabilities.sum(0) + unseen) / (len(probabilities) + unseen * table.shape[1])
-        logs = np.log(np.maximum(shares, 1e-300))[None].repeat(len(probabilities), 0)
-        workers = update(probabilities, logs)
         before, probabilities = probabilities, np.exp(logs - logs.max(1, keepdims=True))
         probabilities /= probabilities.sum(1, keepdims=True)
         if np.abs(probabilities - before).max() < tolerance:
             break
-    return Aggregated(probabilities, workers)
+    return probabilities
 
 
 def summary(answers: Answers | None) -> dict[str, float | None]:

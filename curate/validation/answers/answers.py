@@ -2,7 +2,7 @@
 
 Columns are read by name, because the set of `Answer.*` columns varies. Answers with several checkboxes are read in all
 forms that marketplaces write: one column with values joined by `|`, one column per checkbox, a JSON document of crowd
-elements, a Python list (Turkle), the XML of the API.
+elements, a Python list (Turkle).
 """
 
 import ast
@@ -13,7 +13,6 @@ import os
 import re
 import secrets
 import tempfile
-import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -50,7 +49,6 @@ LONGEST = 10_000  # characters of a Python list of labels
 KEY = "workers.key"
 LABEL_STUDIO = "label-studio "  # begins the names of its people
 JUDGE = "judge:"  # begins the names of models, which are not hashed
-XML_NAMES = "{http://mechanicalturk.amazonaws.com/AWSMechanicalTurkDataSchemas/2005-10-01/QuestionFormAnswers.xsd}"
 Line = tuple[str, Mapping[str, str]]  # "FILE, line N", and its cells by column
 
 
@@ -308,8 +306,6 @@ def _answer(line: Mapping[str, str]) -> tuple[set[str], bool]:
     if text := line.get("Answer.taskAnswers"):
         document = json.loads(text)
         return {_text(label) for label in _from_json(document)}, _sensitive_in(document)
-    if (text := line.get("Answer.xml") or "").lstrip().startswith("<"):
-        line = {f"Answer.{name}": value for name, value in fields_of(text).items()}
     labels: set[str] = set()
     if text := line.get("Answer.labels", "").strip():
         if text.startswith("["):
@@ -349,20 +345,3 @@ def _sensitive_in(document: Any) -> bool:
         if (value.get("yes") is True) if isinstance(value, dict) else truth(str(value)):
             return True
     return False
-
-
-def fields_of(document: str) -> dict[str, str]:
-    """Field → value of an answer's XML; several values of a field are joined by "|". Raises BadInput for other XML."""
-    if "<!DOCTYPE" in document or "<!ENTITY" in document:
-        raise BadInput("An answer's XML declares a document type.", "Expected QuestionFormAnswers without entities.")
-    try:
-        root = ElementTree.fromstring(document)
-    except ElementTree.ParseError as error:
-        raise BadInput(f"An answer's XML cannot be read ({error}).", "Expected QuestionFormAnswers.") from None
-    fields: dict[str, str] = {}
-    for answer in root.iter(f"{XML_NAMES}Answer"):
-        name = answer.findtext(f"{XML_NAMES}QuestionIdentifier") or ""
-        value = answer.findtext(f"{XML_NAMES}FreeText") or ""
-        selected = [e.text or "" for e in answer.iter(f"{XML_NAMES}SelectionIdentifier")]
-        fields[name] = "|".join(part for part in (fields.get(name), value, *selected) if part)
-    return fields

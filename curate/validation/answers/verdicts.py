@@ -8,20 +8,14 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.retrieval.settings import BACKGROUND
-from driftline.curate.validation.answers.agreement import (
-    Answers,
-    dawid_skene,
-    one_coin,
-    summary,
-    worker_table,
-)
+from driftline.curate.validation.answers.agreement import Answers, dawid_skene, summary, worker_table
 from driftline.curate.validation.answers.answers import of_judges, of_people
 from driftline.curate.validation.asking.batches import expected_of
 from driftline.curate.validation.settings import ValidationSettings
@@ -41,7 +35,6 @@ VERDICTS = pa.schema(
 
 BY_CATALOGUE = "Labels of the source's own catalogue; nobody was asked."
 NEEDED = {"agree", "rule", "aggregate", "confidence", "sensitive_hold", "sensitive_drop"}
-MODELS = {"one-coin": "a model of the workers (one coin)", "dawid-skene": "a model of the workers (Dawid–Skene)"}
 # A photo may be asked for several concepts; its own verdict is the best of them, in this order.
 BEST = ("kept", "held_for_review", "unsure", "no_majority", "several_concepts", "wrong_concept", "sensitive", "pending",
         "unlabelled")  # fmt: skip
@@ -119,7 +112,7 @@ def tally(
     decided: id → the label set that judges give to an image which no person was asked; `pending` without it.
     """
     by_id, by_judge = _votes_by_image(of_people(answers)), _votes_by_image(of_judges(answers))
-    joint = {} if settings.aggregate == "votes" else joint_probabilities(answers, settings.aggregate)
+    joint = {} if settings.aggregate == "votes" else joint_probabilities(answers)
     rows = []
     for item in items:
         people, judges = by_id.get(item["id"], []), by_judge.get(item["id"], [])
@@ -164,16 +157,13 @@ def numbered(table: pa.Table) -> tuple[Answers, list[list[str]]] | None:
     return Answers(*(numbers for _, numbers in columns)), [names.tolist() for names, _ in columns]
 
 
-def joint_probabilities(
-    answers: pa.Table, aggregate: Literal["one-coin", "dawid-skene"]
-) -> dict[str, dict[frozenset[str], float]]:
+def joint_probabilities(answers: pa.Table) -> dict[str, dict[frozenset[str], float]]:
     """id → probability of each set of checkboxes that a worker ticked, by a model of the workers."""
     if (found := numbered(answers)) is None:
         return {}
     counted, (ids, _, labels) = found
-    model = (one_coin if aggregate == "one-coin" else dawid_skene)(counted)
     sets = [frozenset(label.split("|")) for label in labels]
-    return {id_: dict(zip(sets, row, strict=True)) for id_, row in zip(ids, model.probabilities.tolist(), strict=True)}
+    return {id_: dict(zip(sets, row, strict=True)) for id_, row in zip(ids, dawid_skene(counted).tolist(), strict=True)}
 
 
 def agreement(answers: pa.Table, gold: Mapping[str, frozenset[str]] | None = None) -> dict[str, Any]:
@@ -261,13 +251,13 @@ def rule_text(rules: Mapping[str, Any]) -> str:
         return BY_CATALOGUE
     if not rules.keys() >= NEEDED:
         return "By answers of people; the rule was not recorded."
-    if (model := MODELS.get(rules["aggregate"])) is None:
+    if rules["aggregate"] != "dawid-skene":
         tick = "tick its class, with or without others" if rules["rule"] == "per-option" else "tick its class alone"
         text = f"An image is kept if at least {rules['agree']} answers, more than half of all and of people's, {tick}."
     else:
         text = (
-            f"An image is kept if {model} gives its class alone a probability of at least {rules['confidence']:g}, and "
-            "at least one person ticked it alone."
+            "An image is kept if a model of the workers (Dawid–Skene) gives its class alone a probability of at least "
+            f"{rules['confidence']:g}, and at least one person ticked it alone."
         )
     if rules.get("skip_people") == "agreed":
         text += (
