@@ -32,8 +32,6 @@ class LazyImages:
     """(N, 3): index in `files`, offset in bytes, length in bytes"""
     size: int
     """edge in pixels: the shorter edge is resized to it, then the centre is cropped"""
-    strict: bool = False
-    """refuse images that are not 8-bit RGB, instead of converting them"""
     dtype: ClassVar[np.dtype[np.uint8]] = np.dtype(np.uint8)
     ndim: ClassVar[int] = 4
 
@@ -47,7 +45,7 @@ class LazyImages:
 
     def select(self, positions: Any) -> LazyImages:
         """The images at `positions` (a slice or an array), not decoded."""
-        return LazyImages(self.files, self.locations[positions], self.size, self.strict)
+        return LazyImages(self.files, self.locations[positions], self.size)
 
     def __getitem__(self, positions: Any) -> Array:
         """Decode: (n, size, size, 3), or (size, size, 3) for one position. Raises BadInput, IntegrityError."""
@@ -93,12 +91,6 @@ class LazyImages:
 
     def _decode(self, location: Array) -> Array:
         with open_image(self._read(location), self.files[int(location[0])]) as image:
-            if self.strict and image.mode != "RGB":
-                raise BadInput(
-                    f"{self.files[int(location[0])]}: an image of mode {image.mode}.",
-                    "Expected 8-bit RGB.",
-                    "Convert grey, RGBA and 16-bit images first.",
-                )
             image.draft("RGB", (self.size, self.size))
             return square(image, self.size)
 
@@ -111,7 +103,7 @@ def _open_file(path: Path, process: int) -> IO[bytes]:
 
 def join(parts: Sequence[LazyImages]) -> LazyImages:
     """Concatenate. Raises BadInput if sizes differ."""
-    if len({(part.size, part.strict) for part in parts}) != 1:
+    if len({part.size for part in parts}) != 1:
         raise BadInput("The images have several sizes.", "Expected one size.")
     files = tuple(dict.fromkeys(file for part in parts for file in part.files))
     number = {file: i for i, file in enumerate(files)}
@@ -120,10 +112,10 @@ def join(parts: Sequence[LazyImages]) -> LazyImages:
         renumbered = part.locations.copy()
         renumbered[:, 0] = np.array([number[file] for file in part.files], np.int64)[part.locations[:, 0]]
         locations.append(renumbered)
-    return LazyImages(files, np.concatenate(locations), parts[0].size, parts[0].strict)
+    return LazyImages(files, np.concatenate(locations), parts[0].size)
 
 
-def from_files(paths: Sequence[Path], size: int, source: Path, strict: bool = False) -> LazyImages:
+def from_files(paths: Sequence[Path], size: int, source: Path) -> LazyImages:
     """One image per file. source: what names the files. Raises MissingFile with the number of those that are missing or
     empty."""
     sizes = []
@@ -138,7 +130,7 @@ def from_files(paths: Sequence[Path], size: int, source: Path, strict: bool = Fa
             "Expected the whole data set, unpacked to the end.",
             "Check the paths, or download and unpack it again.",
         )
-    return LazyImages(tuple(paths), as_locations([(i, 0, length) for i, length in enumerate(sizes)]), size, strict)
+    return LazyImages(tuple(paths), as_locations([(i, 0, length) for i, length in enumerate(sizes)]), size)
 
 
 def as_locations(rows: Sequence[tuple[int, int, int]]) -> npt.NDArray[np.int64]:

@@ -1,40 +1,33 @@
-"""A stream as HTML for notebooks: steps, sizes, drift, and an image of each class."""
+"""A stream as HTML for notebooks: steps, sizes, and an image of each class."""
 
 import io
 from typing import Any
 
 import numpy as np
 
-from driftline.curate.core.errors import DriftlineError
 from driftline.curate.foreign.notebook import Thumbnail, table
 from driftline.stream_builder.builders.encoded import is_image
 from driftline.stream_builder.export.layouts import MAX_CLASSES, examples
-from driftline.stream_builder.lazy_images import LazyImages
-from driftline.stream_builder.measures.shift_distance import distances, thinned
 from driftline.stream_builder.stream import SPLITS, Step, Stream
 
 MAX_STEPS = 30
 MAX_STEPS_WITH_IMAGES = 10
-MAX_DIMENSIONS = 512  # of features whose drift is computed
-THINNED, EDGE = 100, 8  # samples of a split and pixels of an image's edge from which drift is estimated
 SCANNED = 20_000  # samples of a step in which an example of each class is searched
 
 
 def html_of(stream: Stream) -> str:
-    """A table with a row per step. Takes about a second at most, also for large streams."""
+    """A table with a row per step."""
     steps = stream.steps[:MAX_STEPS]
     splits = [name for name in SPLITS if any(name in step.splits for step in steps)]
-    drift = _drift(stream)
     has_images = is_image(stream)
     classes = [str(name) for name in stream.classes[:MAX_CLASSES]]
     days = [step.days() for step in steps]
     dated = ["from", "to"] if any(days) else []
-    heads = ["step", *dated, *splits, *(["drift"] if drift else []), *(classes if has_images else [])]
+    heads = ["step", *dated, *splits, *(classes if has_images else [])]
     rows: list[list[object]] = []
     for i, step in enumerate(steps):
         sizes = (len(step.splits[name]) if name in step.splits else "–" for name in splits)
         rows.append([step.name, *((days[i] or ("–", "–")) if dated else ()), *sizes])
-        rows[-1] += [f"{drift[i]:.4f}"] if drift else []
         rows[-1] += _images(step, classes) if has_images and i < MAX_STEPS_WITH_IMAGES else []
     if len(steps) < len(stream.steps):
         rows.append([f"… and {len(stream.steps) - len(steps)} more steps"])
@@ -42,20 +35,7 @@ def html_of(stream: Stream) -> str:
     names = ", ".join([*classes, *(["…"] if len(stream.classes) > len(classes) else [])])
     title = f"{stream.name}: {len(stream.steps)} steps, {len(stream.classes)} classes: {names}"
     note = f"A sample: {shape}." if len(stream.x_shape) != 1 else f"A sample: {shape} features."
-    note += " Drift: distance to the last step's test samples (sliced Wasserstein)." if drift else ""
     return table(title, heads, rows, note)
-
-
-def _drift(stream: Stream) -> list[float] | None:
-    """Distance of each step to the last step's test data; None if it is slow or undefined."""
-    lazy = any(isinstance(split.x, LazyImages) for split in stream.steps[0].splits.values())
-    wide = len(stream.x_shape) == 1 and stream.x_shape[0] > MAX_DIMENSIONS
-    if lazy or wide or not stream.x_shape or len(stream.steps) > MAX_STEPS:
-        return None
-    try:
-        return distances(thinned(stream, THINNED, EDGE), ["sliced"])["sliced"]
-    except DriftlineError:  # one step, or no test data
-        return None
 
 
 def _images(step: Step, classes: list[str]) -> list[Any]:

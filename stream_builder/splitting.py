@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from driftline.curate.core.errors import IncompatibleStream
 from driftline.curate.core.group_split import draw_sides
-from driftline.curate.core.seeding import time_order
 from driftline.stream_builder.step import Array, Split, Step
 
 Group = npt.NDArray[np.int64]
@@ -71,16 +70,6 @@ def with_test(step: Step, whole: Split, side: npt.NDArray[np.bool_]) -> Step:
     return replace(step, splits=splits)
 
 
-def published(steps: Sequence[Step], number: int) -> list[Step]:
-    """The published split `number`, of the K that all steps have."""
-    wholes = [step.everything() for step in steps]
-    return [
-        with_test(step, whole, whole.test_in[:, number])
-        for step, whole in zip(steps, wholes, strict=True)
-        if whole.test_in is not None
-    ]
-
-
 def _concat(groups: Sequence[Group | None]) -> Group | None:
     present = [group for group in groups if group is not None]
     return np.concatenate(present) if present and len(present) == len(groups) else None
@@ -117,15 +106,6 @@ def train_times(steps: Sequence[Step]) -> Array | None:
     splits = [step["train"] for step in steps if "train" in step.splits]
     times = [np.asarray(split.time) for split in splits if split.time is not None]
     return np.concatenate(times) if times and len(times) == len(splits) else None
-
-
-def resorted(steps: Sequence[Step]) -> npt.NDArray[np.int64] | None:
-    """(N,) positions of the training samples of all steps in order of time; None where the stream's own order is one,
-    or where times are not known."""
-    times = train_times(steps)
-    if times is None or bool((np.diff(times) >= 0).all()):
-        return None
-    return time_order(times, np.concatenate([step["train"].ids for step in steps]))
 
 
 def is_random(ties: Mapping[str, Any] | None, samples: int, facts: Mapping[str, Any]) -> bool:

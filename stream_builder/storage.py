@@ -51,7 +51,6 @@ class Lazy(Schema):
 
     files: list[str]
     size: int
-    strict: bool
 
 
 def described(stream: Any) -> dict[str, Any]:
@@ -248,7 +247,7 @@ def _write_x(x: Any, stem: Path, folder: Path, there: set[str]) -> None:
         write_array(stem.with_name(f"{stem.name}_x.npy"), x)
         return
     names = _stored_files(x.files, folder, there)
-    write_json(stem.with_name(f"{stem.name}_x.json"), {"files": names, "size": x.size, "strict": x.strict})
+    write_json(stem.with_name(f"{stem.name}_x.json"), {"files": names, "size": x.size})
     write_array(stem.with_name(f"{stem.name}_where.npy"), x.locations)
 
 
@@ -288,7 +287,7 @@ def _open_x(stem: Path, size: Mapping[str, Any], folder: Path, plain: Collection
     if missing := [file for file in files if file.name not in plain and not file.is_file()]:
         raise IntegrityError(f"The stream's file {missing[0]} is missing.", "", AGAIN)
     locations = open_array(stem.with_name(f"{stem.name}_where.npy"), "i", (size["n"], 3), AGAIN)
-    return LazyImages(files, locations, lazy["size"], lazy["strict"])
+    return LazyImages(files, locations, lazy["size"])
 
 
 def _plain_files(folder: Path) -> set[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 import numpy.typing as npt
 
+from driftline.curate.core.seeding import time_order
 from driftline.curate.foreign.notebook import rendered
 from driftline.stream_builder import splitting, storage
 from driftline.stream_builder.class_texts import ClassTexts
@@ -84,7 +85,10 @@ class Stream(Sequence[Step]):
     def time_order(self) -> npt.NDArray[np.int64] | None:
         """(N,) positions that put the training samples of all steps in order of time, equal times in an order that is
         drawn; None where the stream's own order is one of time, or where times are not known."""
-        return splitting.resorted(self.steps)
+        times = splitting.train_times(self.steps)
+        if times is None or bool((np.diff(times) >= 0).all()):
+            return None
+        return time_order(times, np.concatenate([step["train"].ids for step in self.steps]))
 
     def ties(self) -> dict[str, Any] | None:
         """{"share": training samples that have the time of another one, "largest": as many have one time}; None if
@@ -117,7 +121,9 @@ class Stream(Sequence[Step]):
 
     def published(self, number: int) -> Stream:
         """The stream with published split `number`, 0 … K - 1."""
-        return replace(self, steps=splitting.published(self.steps, number))
+        wholes = [step.everything() for step in self.steps]
+        tested = [whole.test_in[:, number] for whole in wholes if whole.test_in is not None]
+        return replace(self, steps=list(map(splitting.with_test, self.steps, wholes, tested)))
 
     def hashed(self) -> Stream:
         """The same stream with its hash."""

@@ -8,7 +8,7 @@ import io
 import json
 import zlib
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -233,29 +233,32 @@ class Parquet(TableSource):
     """folder that image paths start from and stay below (null: the table's folder)"""
 
     def inputs(self, at: Workplace = HERE) -> list[Path]:
-        """The files; none for an address on the web."""
+        """The files in name order, .parquet or else .arrow; none for an address on the web."""
         if self.path.startswith(("http://", "https://")):
             return []
         path = at.path(self.path)
-        files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
-        if not files:
-            raise BadInput(f"The folder {path} is empty of Parquet files.", "Expected files ending in .parquet.")
-        if not files[0].is_file():
-            raise MissingFile(
-                f"There is no file {path}.", "Expected a Parquet file or folder.", "Check collection.path."
-            )
+        if path.is_file():
+            return [path]
+        if not path.is_dir():
+            raise MissingFile(f"There is no {path}.", "Expected a Parquet file or folder.", "Check collection.path.")
+        arrow = sorted(p for p in path.rglob("*.arrow") if not p.name.startswith("cache-"))
+        if not (files := sorted(path.rglob("*.parquet")) or arrow):
+            raise BadInput(f"The folder {path} is empty of data.", "Expected .parquet or .arrow files.")
         return files
 
     def pieces(self, at: Workplace) -> Iterator[Piece]:
         """The columns that are asked for, without images."""
-        files: Sequence[Path | str] = self.inputs(at) or [self.path]
-        for path in files:
+        folder = at.path(self.path)
+        for path in self.inputs(at) or [self.path]:
+            name = Path(path).relative_to(folder).with_suffix("").as_posix() if folder.is_dir() else Path(path).stem
             own = path.parent if isinstance(path, Path) else Path.cwd()
-            root = own if self.root is None else at.path(self.root)
-            yield from _pieces(path, self.columns, root, Path(path).stem)
+            yield from _pieces(path, self._asked(), own if self.root is None else at.path(self.root), name)
+
+    def _asked(self) -> dict[str, str]:
+        return self.columns
 
 
-class HuggingFace(TableSource):
+class HuggingFace(Parquet):
     """A Hugging Face `datasets` folder: .parquet files (as on the hub) or .arrow files (`save_to_disk`), in name order.
 
     Labels of the type ClassLabel are read as names. The images themselves are read by the stage fetch.
@@ -267,24 +270,8 @@ class HuggingFace(TableSource):
     """column of the collection → column of the table, e.g. {uploaded: year, label: species}; uploaded is needed, image
     is "image" by default"""
 
-    def inputs(self, at: Workplace = HERE) -> list[Path]:
-        """The data files."""
-        folder = at.path(self.path)
-        if not folder.is_dir():
-            raise MissingFile(f"There is no folder {folder}.", "Expected a datasets folder.", "Check collection.path.")
-        files = sorted(folder.rglob("*.parquet")) or sorted(
-            p for p in folder.rglob("*.arrow") if not p.name.startswith("cache-")
-        )
-        if not files:
-            raise BadInput(f"The folder {folder} is empty of data.", "Expected .parquet or .arrow files.")
-        return files
-
-    def pieces(self, at: Workplace) -> Iterator[Piece]:
-        """The columns that are asked for, without images."""
-        folder = at.path(self.path)
-        for path in self.inputs(at):
-            name = path.relative_to(folder).with_suffix("").as_posix()
-            yield from _pieces(path, IMAGE | self.columns, folder, name)
+    def _asked(self) -> dict[str, str]:
+        return IMAGE | self.columns
 
 
 def _pieces(path: Path | str, columns: Mapping[str, str], root: Path, name: str) -> Iterator[Piece]:

@@ -2,7 +2,7 @@
 
 A dataset is opened by name (`cifar10`: read from `data_dir` or downloaded), by path (the content tells the format), or
 as `package.module:Name`. A new dataset is one file here and one line in `DATASETS`, or an entry point
-`driftline.datasets`; a new format is one file and one line in `FORMATS`.
+`driftline.datasets`; a new format is one function and one line in `_opener_of`.
 """
 
 from collections.abc import Callable, Mapping
@@ -78,16 +78,6 @@ class Options:
     """download a named dataset that is not in `data_dir`"""
 
 
-@dataclass(frozen=True)
-class Format:
-    """A kind of file or folder."""
-
-    matches: Callable[[Path], bool]
-    """whether an existing file or folder has this format"""
-    open: Callable[[Path, Options], Dataset]
-    """opens it, as what `DATASETS` registers opens a data folder; raises MissingFile, BadInput"""
-
-
 DATASETS = Registry(
     "dataset",
     {
@@ -99,17 +89,6 @@ DATASETS = Registry(
     },
     group="datasets",
     further="a path, or package.module:Name",
-)
-FORMATS = Registry(  # in the order in which they are tried
-    "dataset format",
-    {
-        "arrays": "driftline.stream_builder.datasets.images:ARRAYS",
-        "release": "driftline.stream_builder.datasets.images:RELEASE",
-        "parquet": "driftline.stream_builder.datasets.images:PARQUET",
-        "cifar": "driftline.stream_builder.datasets.images:CIFAR",
-        "texts": "driftline.stream_builder.datasets.texts:FORMAT",
-        "folder": "driftline.stream_builder.datasets.images:FOLDER",
-    },
 )
 
 
@@ -123,7 +102,7 @@ def open_dataset(source: str | Path, options: Options | None = None) -> Dataset:
         raise BadConfig(f"--labels is {options.labels!r}.", "Expected fine or coarse.")
     name, path = str(source), Path(source)
     if path.exists():
-        dataset = format_of(path).open(path, options)
+        dataset = _opener_of(path)(path, options)
     elif "/" in name or name.endswith(".npz"):
         raise MissingFile(f"{path} does not exist.", "Expected a dataset: a folder, a file or a name.")
     else:
@@ -143,11 +122,21 @@ def open_dataset(source: str | Path, options: Options | None = None) -> Dataset:
     return dataset
 
 
-def format_of(path: Path) -> Format:
-    """The first format that recognises the content of a file or folder. Raises MissingFile."""
-    for name in FORMATS:
-        if FORMATS[name].matches(path):
-            return FORMATS[name]
+def _opener_of(path: Path) -> Callable[[Path, Options], Dataset]:
+    """What opens the first format that a file or folder has by its content. Raises MissingFile."""
+    from driftline.stream_builder.datasets import images, texts
+
+    formats = (
+        (path.is_file() and path.suffix == ".npz", images.open_arrays),
+        ((path / "release.json").is_file() or any(path.glob("stages/*_publish/release")), images.open_release),
+        (any(path.glob("*train*.parquet")), images.open_parquet),
+        (any((path / name).is_dir() for name in images.CIFARS), images.open_cifar),
+        (texts.has_texts(path), texts.open_texts),
+        ((path / "train").is_dir(), images.open_folder),
+    )
+    for matches, opener in formats:
+        if matches:
+            return opener
     raise MissingFile(
         f"{path} has no known dataset format.",
         "Expected an .npz file, a table of texts, Parquet files named *train* and *test*, folders train/ and test/ (or "

@@ -17,7 +17,7 @@ from driftline.curate.foreign.images import IMAGE_SUFFIXES, as_rgb, open_image
 from driftline.curate.foreign.tables import read_parquet
 from driftline.curate.release import Release
 from driftline.stream_builder.builders.release import release_images
-from driftline.stream_builder.datasets import Dataset, Format, Options, Samples
+from driftline.stream_builder.datasets import Dataset, Options, Samples
 from driftline.stream_builder.lazy_images import from_files
 from driftline.stream_builder.shifts.base import Labels
 from driftline.stream_builder.stream import Array
@@ -104,7 +104,7 @@ def _images(folder: Path, classes: list[str], size: int) -> Samples:
         of_class = sorted(p for p in (folder / name).glob("*") if p.suffix.lower() in IMAGE_SUFFIXES)
         paths += of_class
         labels += [label] * len(of_class)
-    return Samples(from_files(paths, size, folder, strict=True), np.array(labels, np.int64), np.arange(len(labels)))
+    return Samples(from_files(paths, size, folder), np.array(labels, np.int64), np.arange(len(labels)))
 
 
 def open_release(path: Path, options: Options) -> Dataset:
@@ -245,12 +245,3 @@ def coarse(fine: Labels, order: Sequence[Sequence[int]] | None) -> tuple[Labels,
     except (LookupError, TypeError, ValueError) as error:
         raise BadArray(f"The order of sub-classes is not one of these labels ({reason(error)}).") from None
     return pairs[:, 0].copy(), pairs[:, 1].copy()
-
-
-ARRAYS = Format(lambda path: path.is_file() and path.suffix == ".npz", open_arrays)
-RELEASE = Format(
-    lambda path: (path / "release.json").is_file() or any(path.glob("stages/*_publish/release")), open_release
-)
-PARQUET = Format(lambda path: any(path.glob("*train*.parquet")), open_parquet)
-CIFAR = Format(lambda path: any((path / name).is_dir() for name in CIFARS), open_cifar)
-FOLDER = Format(lambda path: (path / "train").is_dir(), open_folder)

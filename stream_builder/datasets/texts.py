@@ -12,7 +12,7 @@ from driftline.curate.core.errors import BadArray, BadInput, MissingFile, Unreac
 from driftline.curate.foreign.delimited import csv_rows
 from driftline.curate.foreign.documents import read_text
 from driftline.curate.foreign.http import Client, Policy, Temporary
-from driftline.stream_builder.datasets import Dataset, Format, Options, Samples
+from driftline.stream_builder.datasets import Dataset, Options, Samples
 from driftline.stream_builder.rows import labelled
 
 TEXT = ("text", "utterance", "sentence", "question", "query", "content")  # names of a column of texts
@@ -160,10 +160,8 @@ def checked(text: str, row: str) -> str:
     return text
 
 
-def _has_texts(path: Path) -> bool:
+def has_texts(path: Path) -> bool:
+    """Whether a file or folder has tables of texts."""
     if path.is_file():
         return path.suffix in (*ENDINGS, ".json")
     return any(any(path.glob(f"*train*{ending}")) for ending in ENDINGS)
-
-
-FORMAT = Format(_has_texts, open_texts)

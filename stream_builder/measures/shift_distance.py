@@ -139,14 +139,14 @@ def sharing(stream: Stream) -> str:
     )
 
 
-def thinned(stream: Stream, most: int, edge: int = 16) -> Stream:
-    """At most `most` evenly spaced samples of each split, as vectors; of images, about `edge` × `edge` pixels."""
+def thinned(stream: Stream, most: int) -> Stream:
+    """At most `most` evenly spaced samples of each split, as vectors; of images, about EDGE × EDGE pixels."""
 
     def thin(split: Split) -> Split:
         part = _evenly(split, most)
         x = np.asarray(part.x)
         if x.ndim == 4:
-            x = x[:, :: -(-x.shape[1] // edge), :: -(-x.shape[2] // edge)]
+            x = x[:, :: -(-x.shape[1] // EDGE), :: -(-x.shape[2] // EDGE)]
         return Split(x.astype(np.float32).reshape(len(part), -1), part.y, part.ids, group=part.group)
 
     steps = [replace(s, splits={name: thin(split) for name, split in s.splits.items()}) for s in stream.steps]
@@ -231,7 +231,7 @@ DIVISIONS, FEWEST_DIVISIONS = 200, 20  # random ones; of fewer, none is so rare 
 PAIRS, PAIRS_OF_PAGE = 20_000_000, 4_000_000  # of points, of all divisions: about ten and two seconds
 SLICED = 20  # pairs that take as long as a point along random directions
 FEWEST_GROUPS = 10  # on both sides together
-THINNED = 200  # samples of a step that a page measures
+THINNED, EDGE = 200, 16  # samples of a step that a page measures, and pixels of an image's edge
 
 
 def floors(

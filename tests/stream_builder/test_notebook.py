@@ -1,4 +1,4 @@
-"""What a stream shows in a notebook: steps, sizes, drift and images, escaped and fast."""
+"""What a stream shows in a notebook: steps, sizes and images, escaped and fast."""
 
 import base64
 import io
@@ -45,17 +45,9 @@ def test_a_row_has_an_image_of_each_class() -> None:
     assert brightness[1] > brightness[0] + 50, "in order of labels"
 
 
-def test_drift_falls_towards_the_last_step() -> None:
-    rows = images()._repr_html_().split("</tr>")[1:4]
-    distances = [float(re.findall(r"<td>([\d.]+)</td>", row)[2]) for row in rows]
-    assert distances == sorted(distances, reverse=True)
-    assert distances[0] > distances[2]
-
-
 def test_without_test_data_or_images_there_are_sizes(stream: Stream) -> None:
     train = [replace(step, splits={"train": step["train"]}) for step in stream.steps]
     html = replace(stream, steps=train)._repr_html_()
-    assert ">drift</th>" not in html
     assert "<img" not in html
     assert f"<td>{len(train[0]['train'])}</td>" in html
 
