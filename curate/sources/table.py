@@ -249,7 +249,8 @@ class Parquet(TableSource):
     def pieces(self, at: Workplace) -> Iterator[Piece]:
         """The columns that are asked for, without images."""
         folder = at.path(self.path)
-        for path in self.inputs(at) or [self.path]:
+        files: list[Path | str] = [*self.inputs(at)] or [self.path]
+        for path in files:
             name = Path(path).relative_to(folder).with_suffix("").as_posix() if folder.is_dir() else Path(path).stem
             own = path.parent if isinstance(path, Path) else Path.cwd()
             yield from _pieces(path, self._asked(), own if self.root is None else at.path(self.root), name)
