@@ -91,7 +91,6 @@ BOUNDED = {  # file or folder → why it may: its own limits, or only files that
     "eval/checkpoint.py": "weights only; written by the same run",
     "stream_builder/builders/table.py": "one data set inside the file, with its size",
     "curate/sources/yfcc/reading.py": "read only, text by text",
-    "pipelines/web/thumbnails.py": "the cache of this user",
     **dict.fromkeys(
         ("curate/embedding", "curate/fetch", "curate/metadata/filtering.py",
          "curate/metadata/released_ids.py", "curate/pretrain", "curate/release/choice.py",

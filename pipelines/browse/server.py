@@ -22,8 +22,7 @@ from driftline.pipelines.run.run_folder import Run, open_folder
 from driftline.pipelines.run.state import is_finished
 from driftline.pipelines.web.dates import day
 from driftline.pipelines.web.local_server import guarded, local_app
-from driftline.pipelines.web.rendering import template
-from driftline.pipelines.web.thumbnails import LARGE, THUMBNAIL, small
+from driftline.pipelines.web.rendering import LARGE, THUMBNAIL, small, template
 
 PAGE = 120  # photos that one answer brings
 SCREEN = 48  # of these are on the first screen

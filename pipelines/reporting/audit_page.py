@@ -20,8 +20,7 @@ from driftline.curate.release import Release
 from driftline.eval.plotting.charts import Figure, Picture
 from driftline.eval.plotting.charts import lines as line_chart
 from driftline.eval.scoring.retraining import Power
-from driftline.pipelines.web.rendering import stylesheet, template
-from driftline.pipelines.web.thumbnails import small
+from driftline.pipelines.web.rendering import small, stylesheet, template
 from driftline.stream_builder.stream import Stream
 
 EDGE = 120  # pixels of a picture

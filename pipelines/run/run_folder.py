@@ -43,7 +43,7 @@ class Run:
         is done, and BadConfig without a prompt."""
         from driftline.pipelines.browse.opening import run_collection
         from driftline.pipelines.browse.prompts import Prompts, Query
-        from driftline.pipelines.web.thumbnails import THUMBNAIL, small
+        from driftline.pipelines.web.rendering import THUMBNAIL, small
 
         context = self.context()
         collection = run_collection(context)

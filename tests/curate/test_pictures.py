@@ -30,7 +30,7 @@ from driftline.curate.images.checks import ImageLimits, check_image
 from driftline.curate.images.local_files import counts_text, files_below
 from driftline.curate.images.near_duplicates import hashes_of, near_copies
 from driftline.curate.sources.folder import Folder
-from driftline.pipelines.web.thumbnails import small
+from driftline.pipelines.web.rendering import small
 
 RED, BLUE, WHITE = (255, 0, 0), (0, 0, 255), (255, 255, 255)
 TURNS: list[Image.Transpose | None] = [

@@ -21,7 +21,7 @@ from driftline.pipelines.browse.collection import Collection, Source
 from driftline.pipelines.browse.selection import Asked, Selections
 from driftline.pipelines.browse.server import application, open_collection
 from driftline.pipelines.web.dates import labels
-from driftline.pipelines.web.thumbnails import small
+from driftline.pipelines.web.rendering import small
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'`${1}"
 
