@@ -68,7 +68,7 @@ LONGEST = (
     "tests/test_wheel.py",
     "tests/test_usda.py",
     "tests/contracts/test_protocols.py",
-    "tests/contracts/test_settings.py",
+    "tests/contracts/test_learners.py",
     "tests/test_recipes.py",
     "tests/eval/test_near_future.py",
     "tests/pipelines/test_kill.py",
@@ -77,7 +77,7 @@ LONGEST = (
     "tests/eval/test_finetuning.py",
     "tests/eval/test_finetuning_analysis.py",
     "tests/test_manual.py",
-    "tests/test_journey_script.py",
+    "tests/test_project_files.py",
 )
 
 

@@ -17,14 +17,26 @@ from driftline.curate.pretrain.moco import Moco
 from driftline.curate.pretrain.train import ProcessGroup, Training
 from driftline.eval.engine.heads import Mlp
 from driftline.eval.engine.linear import Head, LinearSettings, _train, batches
+from driftline.eval.experiment.settings import spec_of
+from driftline.eval.finetuning import method, search
+from driftline.eval.finetuning.fit import Rule
+from driftline.eval.finetuning.search import Rules, points
+from driftline.eval.learner import Task
+from driftline.eval.learners import LEARNERS
+from driftline.eval.learners.seq_to_final import ToFinal
+from driftline.stream_builder.stream import Split, Step
 
 
 @pytest.fixture(autouse=True)
-def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What "meta" cannot do, as no device does: be read."""
+def elsewhere(monkeypatch):
+    """What "meta" cannot do, as no device does: be read, be multiplied in halves, be updated in one kernel."""
+    adam = torch.optim.Adam
+    monkeypatch.setattr(torch.optim, "Adam", lambda groups, lr, fused: adam(groups, lr=lr))
     monkeypatch.setattr(torch, "autocast", lambda *given, **settings: nullcontext())
-    monkeypatch.setattr(torch.Tensor, "__float__", lambda self: 0.5)
-    monkeypatch.setattr(torch.Tensor, "__bool__", lambda self: True)
+    for name, value in (("float", 0.5), ("int", 0), ("index", 0), ("bool", True)):
+        monkeypatch.setattr(torch.Tensor, f"__{name}__", lambda self, value=value: value)
+    for module in (search, method):
+        monkeypatch.setattr(module, "digest_of", lambda state: f"{len(state)} tensors")
 
 
 def of(tensors: Any) -> set[str]:
@@ -63,3 +75,27 @@ def test_a_small_clip_keeps_to_its_device(monkeypatch: pytest.MonkeyPatch, tmp_p
     text = lambda i, rng: f"thing {i}"  # noqa: E731
     small_clip.train(images, text, ["a", "b", "a", "c"], tmp_path, RunLog(quiet=True), 0, 1, 2, device="meta")
     assert of(saved[0].parameters()) == {"meta"}
+
+
+METHODS = sorted(name for name, kind in LEARNERS.items() if isinstance(kind, type) and issubclass(kind, ToFinal))
+FINALS = ("unfreeze-last", "lowrank-add", "lowrank-mul", "search", "surgical-rgn", "surgical-snr")
+COMPOSED = [
+    *(f"to-final(final={final})" for final in FINALS),
+    *(f"to-final(history=each,regulariser={kind})" for kind in ("l1", "previous-l2", "previous-all-l2", "fisher-all")),
+]
+SIDE, CLASSES = 16, 3
+
+
+def pictures(n: int) -> Split:
+    return Split(np.zeros((n, SIDE, SIDE, 3), np.uint8), np.arange(n) % CLASSES, np.arange(n).astype(str))
+
+
+@pytest.mark.parametrize("name", [*METHODS, *COMPOSED])
+def test_a_method_of_seq_to_final_keeps_to_its_device(name: str) -> None:
+    grid = points((1e-3,), (1e-4,), (0.5,))
+    rule = Rule(epochs=1, batch=10, augment=("flip", "crop", "rotate"), normalise=True)
+    rules = Rules("conv-1", "clean", rule, dict.fromkeys(("base", "side", "joint", "joint-side"), grid))
+    learner: Any = spec_of(name)(device="meta")
+    learner.begin(Task(CLASSES, (SIDE, SIDE, 3), steps=3, rules=rules), np.random.default_rng(0))
+    learner.learn_sequence([Step(t, str(t), {"train": pictures(20), "val": pictures(10)}) for t in range(3)])
+    assert of(learner.net.parameters()) == {"meta"}

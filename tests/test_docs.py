@@ -44,7 +44,7 @@ WRITTEN = [p for p in sorted((ROOT / "docs").rglob("*.md")) if p not in GENERATE
 PAGES = [ROOT / "README.md", *WRITTEN, ROOT / "CONTRIBUTING.md"]
 EXTEND = ROOT / "docs" / "guides" / "extend.md"
 RUN = [page for page in PAGES if page != TUTORIAL]
-JOURNEY = ROOT / "examples" / "journey.py"  # test_journey_script.py runs it
+JOURNEY = ROOT / "examples" / "journey.py"  # test_project_files.py runs it
 MYBENCH = ROOT / "examples" / "mybench"  # the package of the guide Extend
 OTHER_OPTIONS = {  # torchrun's, docker's, uv's
     "--no-python", "--nproc-per-node", "--network", "--rm", "--read-only", "--tmpfs", "--memory", "--pids-limit",

@@ -1,11 +1,9 @@
 """What is shipped: packages with their data, and nothing of tests or cards; and what a stranger can do with it who has
 no network, no compiler, and may write neither into the packages nor into a home folder.
 
-The libraries are those of this environment. `make pythons` (tests/support/pythons.py) does the same, and the demos at
-their full size, in a fresh environment that is made by the lock with every Python at hand, without network."""
+The libraries are those of this environment. `make pythons` (tests/support/pythons.py) does the same, and the demo at
+its full size, in a fresh environment that is made by the lock with every Python at hand, without network."""
 
-import csv
-import io
 import json
 import os
 import re
@@ -14,7 +12,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import tomllib
 import venv
 import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -26,9 +23,8 @@ from tempfile import TemporaryDirectory
 import pytest
 from support.forks import NEEDED
 from support.helpers import album, photo_config
-from test_notebooks import NOTEBOOKS
+from test_project_files import NOTEBOOKS
 
-from driftline.curate.release import Release
 from driftline.pipelines import VERSION
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -36,28 +32,9 @@ FOLDERS = ("curate", "stream_builder", "eval", "pipelines", "driftline")
 BARE = [sys.executable, str(ROOT / "tests" / "support" / "bare.py")]
 
 
-def test_data_files_lie_inside_their_packages() -> None:
-    assert (files("driftline.curate.validation") / "templates" / "question.html.j2").is_file()
-    assert (files("driftline.curate.release") / "templates" / "card.md.j2").is_file()
-    assert (files("driftline.eval.reporting") / "templates" / "report.html.j2").is_file()
-    assert (files("driftline.pipelines") / "demo" / "model" / "open_clip_model.safetensors").is_file()
-    assert (files("driftline.pipelines") / "demo" / "early" / "weights.safetensors").is_file()
-    assert (files("driftline.pipelines.config") / "presets" / "mini.yaml").is_file()
-
-
 @pytest.mark.parametrize("model", ["model/open_clip_model.safetensors", "early/weights.safetensors"])
 def test_the_shipped_models_are_small(model: str) -> None:
     assert len((files("driftline.pipelines") / "demo" / model).read_bytes()) <= 8_000_000
-
-
-def test_every_dependency_has_a_reason() -> None:
-    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    project = tomllib.loads(text)["project"]
-    wanted = [*project["dependencies"], *(d for extra in project["optional-dependencies"].values() for d in extra)]
-    wanted += tomllib.loads(text)["dependency-groups"]["dev"]
-    for dependency in wanted:
-        (line,) = [ln for ln in text.splitlines() if f'"{dependency}"' in ln]
-        assert line.partition("#")[2].strip(), f"{dependency} has no reason"
 
 
 def sources(to: Path) -> None:
@@ -198,8 +175,6 @@ def script(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     with subprocess.Popen(command, cwd=place, env=environment(), text=True, **pipes) as forks:
 
         def forked(code: str, where: Path) -> str:
-            assert forks.stdin is not None
-            assert forks.stdout is not None
             print(json.dumps([code, str(where)]), file=forks.stdin, flush=True)
             ended = forks.stdout.readline().strip()
             printed, complained = ((where / name).read_text(encoding="utf-8") for name in ("stdout", "stderr"))
@@ -272,49 +247,6 @@ def test_the_demo_runs_with_no_repository_around(installed: Path, script: Script
     assert (here / said.strip().splitlines()[-1].partition("report: ")[2]).is_file()
     parts = json.loads((here / "demo" / "demo.json").read_text(encoding="utf-8"))["parts"]
     assert set(parts) == {"photo world", "build", "evaluate", "report"}
-
-
-SOME = """
-import sys
-from pathlib import Path
-from driftline.pipelines.cli.app import main
-from driftline.pipelines.demo import journey, real
-real.packed = Path("some.zip").read_bytes
-real.FRUITS, real.LEARNERS = ("apples", "pears"), ["nearest-mean"]
-journey.PROTOCOLS[:] = ["clear-iid"]
-sys.argv = ["driftline", "demo", "--real", "--out", "demo"]
-main()
-"""
-
-
-def some_pictures(to: Path) -> None:
-    """A third of the apples and pears."""
-    with zipfile.ZipFile(ROOT / "pipelines/demo/watercolours/pictures.zip") as whole:
-        rows = list(csv.DictReader(io.StringIO(whole.read("table.csv").decode())))
-        some = [row for row in rows if row["label"] in ("apples", "pears")][::3]
-        table = io.StringIO()
-        writer = csv.DictWriter(table, some[0])
-        writer.writeheader()
-        writer.writerows(some)
-        with zipfile.ZipFile(to, "w") as part:
-            part.writestr("table.csv", table.getvalue())
-            for name in (f"images/{row['filename']}" for row in some):
-                part.writestr(name, whole.read(name))
-
-
-@pytest.mark.proof("journey")
-def test_the_demo_with_real_pictures_runs(installed: Path, script: Script, here: Path) -> None:
-    if of_this_one(installed):
-        some_pictures(here / "some.zip")
-        script(SOME, here)
-    else:
-        run(installed, "driftline", "demo", "--real", "--out", "demo", where=here)
-    assert len(Release.open(here / "demo").buckets) == 5
-    page = (here / "demo" / "report" / "index.html").read_text(encoding="utf-8")
-    assert "National Agricultural Library" in page
-    assert "before 1904" in page
-    parts = json.loads((here / "demo" / "demo.json").read_text(encoding="utf-8"))["parts"]
-    assert set(parts) == {"unpack", "build", "evaluate", "report"}
 
 
 @pytest.mark.proof("journey")

@@ -54,7 +54,6 @@ def test_p_of_a_difference_is_students_over_seeds_and_samples() -> None:
     known, differ = of_samples - of_single, int((np.abs(gap.sum(0)) > 0).sum())
     freedom = (known + of_seeds) ** 2 / (known**2 / (differ - 1) + of_seeds**2 / 2)
     found = compare(runs)
-    assert found is not None
     error = np.sqrt(known + of_seeds)
     assert found.p_score[0, 1] == pytest.approx(2 * student.sf(gap.mean() / error, freedom), rel=0.2)
     half = (found.difference.high - found.difference.low)[0, 1] / 2

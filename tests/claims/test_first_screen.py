@@ -1,6 +1,8 @@
 """What is called ageing, in worlds whose truth is known: found where models age, and nowhere else."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,15 +11,17 @@ from claims.worlds import planted
 
 from driftline.eval.outcomes import numbered
 from driftline.eval.protocols.clear import Iid
+from driftline.eval.reporting.report import answer_of, document_of
 from driftline.eval.rows import Answers, Row, Run
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.net import Control, Draw, Net, key_of, matrix_of, net_of, over_samples, pairs_in
 from driftline.eval.scoring.sums import groups_of
 from driftline.eval.scoring.timeline import record
 from driftline.eval.visits import permuted, visits_of
-from driftline.stream_builder.stream import Stream
+from driftline.stream_builder.stream import Split, Stream
 
 DRAWS = 20
+Make = Callable[[Stream], list[Run]]
 WORLDS = 100  # of each kind: a rate of 5 % is above 10 in 1 of 90 choices of seeds
 
 
@@ -44,22 +48,27 @@ def by_hand(stream: Stream, fresh: bool) -> Run:
     return Run(about | {"timeline": record(stream)}, rows)
 
 
-def nets_by_hand(stream: Stream, kinds: Sequence[bool] = (False, True), draws: int = DRAWS) -> list[Net]:
+def drawn(stream: Stream, make: Make, draws: int, learners: tuple[str, ...] = ()) -> list[Draw]:
+    """A control of the runs that `make` gives on a stream. learners: that have one; (): all."""
+    found, visits = list[Draw](), visits_of(stream)
+    for k in range(draws):
+        other = permuted(stream, visits, "within", k, 0)
+        for of in make(other):
+            if not learners or of.about["learner"] in learners:
+                cells = pairs_in(of).cells(len(stream))
+                variance = over_samples([of], cells, groups_of(other)).variance
+                found.append(Draw("within", k, 0, key_of(of.about), matrix_of(of), variance))
+    return found
+
+
+def nets_by_hand(stream: Stream, kinds: Sequence[bool] = (False, True)) -> list[Net]:
     """As `controlled` judges them: of nearest-mean, and of means of the newest step alone, on the same draws."""
-    visits = visits_of(stream)
-    others = [permuted(stream, visits, "within", k, 0) for k in range(draws)]
-    nets = []
-    for fresh in kinds:
-        run, found = by_hand(stream, fresh), list[Draw]()
-        pairs = pairs_in(run)
-        for k, other in enumerate(others):
-            of = by_hand(other, fresh)
-            variance = over_samples([of], pairs.cells(len(stream)), groups_of(other)).variance
-            found.append(Draw("within", k, 0, key_of(run.about), matrix_of(of), variance))
-        net = net_of([run], Control(draws, "", found), groups_of(stream))
-        assert net is not None
-        nets.append(net)
-    return nets
+
+    def make(on: Stream) -> list[Run]:
+        return [named(by_hand(on, fresh), str(fresh)) for fresh in kinds]
+
+    control = Control(DRAWS, "", drawn(stream, make, DRAWS))
+    return [net_of([run], control, groups_of(stream)) for run in make(stream)]
 
 
 def test_by_hand_is_what_evaluate_gives() -> None:
@@ -91,3 +100,101 @@ def test_ageing_is_found() -> None:
 def test_ageing_is_claimed_nowhere_else(kind: str) -> None:
     claimed = [[net.is_ == "ageing" for net in nets_by_hand(planted(seed, **NEVER[kind]))] for seed in range(WORLDS)]
     assert np.mean(claimed, 0).max() <= 0.1
+
+
+# ---- sentences of a first screen in worlds whose truth is known: which may appear in which world
+
+
+FEW_DRAWS = 8
+FEW_WORLDS = 40  # of each kind: a rate of 5 % is above 4 in 1 of 20 choices of seeds
+UNSAID = ("ages least", "ages fastest", "fell least", "fell most", "data got harder")
+
+
+def named(run: Run, name: str) -> Run:
+    about = run.about | {"learner": name, "stored_bytes": 0, "gradient_steps": 0}
+    return Run(about, [replace(row, constant=0) for row in run.rows])
+
+
+def noisy(run: Run, name: str, seed: int, share: float = 0.1) -> Run:
+    """Another learner that is as good: other answers are wrong."""
+    rng, rows = np.random.default_rng(seed), []
+    for row in run.rows:
+        answers = row.answers
+        mixed = np.where(rng.random(row.n) < share, (answers.predicted + 1) % 4, answers.predicted)
+        right = int((mixed == answers.label).sum())
+        rows.append(replace(row, answers=replace(answers, predicted=mixed), n_correct=right))
+    return named(replace(run, rows=rows), name)
+
+
+def screen(stream: Stream, make: Make, control: bool = True, learners: tuple[str, ...] = ()) -> dict[str, Any]:
+    """What the first screen says of the runs that `make` gives on a stream, with a control of the same."""
+    draws = drawn(stream, make, FEW_DRAWS * control, learners)
+    key = (stream.sha256, "clear-iid", "planted")
+    found = answer_of([document_of(make(stream), key, stream, True, Control(len(draws) and FEW_DRAWS, "", draws))])
+    text = " ".join([found["headline"], *found["sentences"], *found["may_conclude"]])
+    assert not any(word in text for word in UNSAID)
+    assert len(f"{found['headline']} {found['sentences'][0]}".split()) <= 120
+    return found | {"text": text}
+
+
+def both(stream: Stream) -> list[Run]:
+    """Means of all steps, and of the newest step alone."""
+    return [named(by_hand(stream, False), "all"), named(by_hand(stream, True), "newest")]
+
+
+def equal(stream: Stream) -> list[Run]:
+    """Two learners that are equally good."""
+    run = by_hand(stream, False)
+    return [noisy(run, "a", 1), noisy(run, "b", 2)]
+
+
+def says(phrase: str, world: Callable[[int], Stream], worlds: int, make: Callable[[Stream], list[Run]] = both) -> float:
+    """Share of worlds whose first screen has a phrase."""
+    return float(np.mean([phrase in screen(world(seed), make)["text"] for seed in range(worlds)]))
+
+
+def shuffled(seed: int) -> Stream:
+    """Labels that samples do not tell."""
+    rng, steps = np.random.default_rng(seed), []
+    for step in planted(seed, steps=5):
+        splits = {name: Split(s.x, rng.permutation(s.y), s.ids, s.time, s.group) for name, s in step.splits.items()}
+        steps.append(replace(step, splits=splits))
+    return replace(planted(seed, steps=5), steps=steps)
+
+
+@pytest.mark.proof("statistics")
+def test_where_samples_tell_nothing_nobody_is_first() -> None:
+    found = [screen(shuffled(seed), both) for seed in range(FEW_WORLDS)]
+    assert np.mean([not one["headline"].startswith("No learner is above") for one in found]) <= 0.1
+    assert np.mean(["is the most accurate" in one["text"] for one in found]) <= 0.05
+
+
+def test_a_world_that_turns_and_one_that_does_not() -> None:
+    turning = screen(planted(1, steps=6, turns=0.2), both)
+    assert turning["headline"].startswith(("Models age", "Some of the best models age"))
+    still = screen(planted(1, steps=6), both)
+    assert "age:" not in still["headline"]
+    assert "which have also seen more data" in screen(planted(1, steps=6, turns=0.2), both, control=False)["text"]
+
+
+def test_ageing_is_said_of_learners_with_a_control_alone() -> None:
+    found = screen(planted(1, steps=6, turns=0.2), equal, learners=("a",))
+    assert found["sentences"][0].startswith("a loses")
+    assert found["sentences"][0].endswith("; 1 learner of the group had none.")
+    assert "that models of b age: no control was run (driftline eval … --control 20)" in found["may_not_conclude"]
+
+
+@pytest.mark.proof("statistics")
+@pytest.mark.parametrize("kind", [{}, {"mix": 0.8}, {"harder": 0.08}])
+def test_without_drift_nobody_is_said_to_age(kind: dict[str, float]) -> None:
+    assert says("by ageing", partial(planted, steps=6, **kind), FEW_WORLDS) <= 0.1
+
+
+@pytest.mark.proof("statistics")
+def test_where_models_age_it_is_never_said_that_they_do_not() -> None:
+    assert says("No measurable ageing", partial(planted, steps=6, turns=0.2), FEW_WORLDS) <= 0.05
+
+
+@pytest.mark.proof("statistics")
+def test_equally_hard_tests_are_not_called_harder() -> None:
+    assert says("become harder", partial(planted, steps=6, turns=0.1), FEW_WORLDS) <= 0.1

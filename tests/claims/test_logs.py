@@ -119,7 +119,6 @@ def test_corrections_come_in_the_order_of_their_errors(delay: int, wrong: str) -
 
 def triples(split: Split) -> tuple[tuple[int, int, int], ...]:
     """(time, sample, label) of each, in order."""
-    assert split.time is not None
     return tuple(zip(split.time.tolist(), numbers(split.x), split.y.tolist(), strict=True))
 
 

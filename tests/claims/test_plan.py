@@ -64,8 +64,7 @@ def context(folder: Path, *changes: str) -> Context:
 
 
 def planned(here: Context) -> dict[str, Any]:
-    asked: dict[str, Any] = forecast(here, plan(here, until="tally"))["questions"]
-    return asked
+    return forecast(here, plan(here, until="tally"))["questions"]
 
 
 def really(here: Context) -> tuple[int, int, float]:

@@ -143,7 +143,6 @@ class TestShares:
         (*_, rendering) = accumulated(parse(":".join(["p"] * times)))
         ((shift, count),) = rendering.counts.items()
         shares = shift.shares(count, count, classes, 0)
-        assert shares is not None
         counts = quotas(6000 * classes, shares / shares.sum(), rng_for(0))[:, 0]
         assert np.abs(counts[::2] - 6000 * (1 - 0.3 * times)).max() <= 1
         assert counts[1::2].max() - counts[1::2].min() <= 1

@@ -3,7 +3,6 @@
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from contracts.test_protocols import with_val
 from typer.testing import CliRunner
 
 from driftline.curate.bucketing.assign import assign, assign_frozen, freeze
@@ -44,16 +44,6 @@ def made(
     rows = np.arange(n) if rows is None else rows
     data = Rows("made", Split(x[rows], y[rows], names[rows], time[rows]), [f"class{c}" for c in range(4)])
     return in_time_order(data, period=3, test_share=0.3, seed=seed)
-
-
-def with_val(stream: Stream) -> Stream:
-    """A fifth of each step's training data validates, for protocols that need some."""
-    steps = []
-    for step in stream.steps:
-        train, cut = step["train"], len(step["train"]) * 4 // 5
-        splits = {**step.splits, "train": train.part(0, cut), "val": train.part(cut, len(train))}
-        steps.append(Step(step.index, step.name, splits))
-    return replace(stream, steps=steps)
 
 
 LEARNERS = ["nearest-mean", "overadapt", "bounded-fifo(capacity=30)", "blind"]
@@ -196,7 +186,6 @@ def test_the_shift_of_a_correlated_stream_is_where_its_correlation_ends(stay: fl
         stays[0] = False
         suggested = blind_curve(fresh[np.maximum.accumulate(np.where(stays, 0, np.arange(n)))]).suggested
         excess = {s: stay ** (s + 1) * (1 - 1 / classes) for s in (0, *(2**e for e in range(1, 12)))}
-        assert suggested is not None
         assert suggested > max(s for s, value in excess.items() if value > 0.15)
         assert suggested <= 2 * min(s for s, value in excess.items() if value < 0.01)
 

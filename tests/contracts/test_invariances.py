@@ -48,7 +48,6 @@ def renamed() -> Stream:
 
     stream = vectors()
     steps = [replace(s, splits={name: of_split(split) for name, split in s.splits.items()}) for s in stream.steps]
-    assert stream.class_texts is not None
     texts = replace(stream.class_texts, y=NEW[stream.class_texts.y])
     return replace(stream, steps=steps, classes=[stream.classes[old] for old in OLD.tolist()], class_texts=texts)
 

@@ -1,8 +1,6 @@
 """Plug-ins that fail harm nothing else, and a name in a file that somebody sent never imports a module."""
 
-import hashlib
 import json
-import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ import pytest
 from support.console import answer, driftline
 from support.plugins import importable, install
 from support.small_runs import unpacked
+from support.submissions import members_of, written
 
 import driftline as dl
 from driftline.curate.core.atomic_io import read_json, write_json
@@ -120,7 +119,12 @@ class TestFiles:
     @pytest.mark.parametrize("changes", [{"learner": "trap:Name"}, {"protocol": "trap:Name"}, {"net": "trap:Name"}])
     def test_a_submission(self, trap, rows, changes, fixtures, tmp_path):
         pack([rows], "somebody", tmp_path / "theirs.zip")
-        theirs = forged(tmp_path / "theirs.zip", changes)
+        members = members_of(tmp_path / "theirs.zip")
+        (name,) = [name for name in members if name.endswith("run.json")]
+        about = json.loads(members[name])
+        for key, value in changes.items():  # a setting, if the run has no such key
+            (about if key in about else about["settings"])[key] = value
+        theirs = written(tmp_path / "theirs.zip", members | {name: json.dumps(about).encode()})
         words = ["--stream", str(fixtures / "finished-stream"), "--again", "1"]
         done = driftline("verify", str(theirs), *words)
         assert done.returncode == (0 if "net" in changes else 1)
@@ -137,21 +141,3 @@ class TestFiles:
         for words in (["stream", "from-release", str(release), "--out", str(tmp_path / "S")], ["audit", str(release)]):
             assert driftline(*words).returncode == 0
         assert not trap.exists()
-
-
-def forged(path: Path, changes: Mapping[str, str]) -> Path:
-    """A submission whose run says something else, with the right hash; a setting, if the run has no such key."""
-    with zipfile.ZipFile(path) as file:
-        members = {name: file.read(name) for name in file.namelist()}
-    manifest = json.loads(members["manifest.json"])
-    for name in [name for name in members if name.endswith("run.json")]:
-        about = json.loads(members[name])
-        for key, value in changes.items():
-            (about if key in about else about["settings"])[key] = value
-        members[name] = json.dumps(about).encode()
-        manifest["files"][name] = hashlib.sha256(members[name]).hexdigest()
-    members["manifest.json"] = json.dumps(manifest).encode()
-    with zipfile.ZipFile(path, "w") as file:
-        for name, data in members.items():
-            file.writestr(name, data)
-    return path

@@ -251,11 +251,6 @@ def test_the_learner_never_holds_a_test_split(protocol: str, stream: Stream) -> 
     assert "test" not in spy.splits
 
 
-def test_streaming_tests_only_the_future(stream: Stream) -> None:
-    for row in rows_of("clear-streaming", stream, Spy()):
-        assert int(row.tested_on) > row.learned_to
-
-
 @pytest.mark.parametrize("protocol", ["clear-iid", "clear-streaming"])
 def test_a_stream_of_one_step_is_refused_before_any_work(protocol: str) -> None:
     spy = Spy()

@@ -140,11 +140,6 @@ def test_an_export_has_every_sample_in_order(name: str, exports: dict[str, Path]
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_an_export_says_what_it_is(name: str) -> None:
-    assert EXPORTS.summary(name)
-
-
-@pytest.mark.parametrize("name", LAYOUTS)
 def test_an_export_writes_every_sample_and_the_same_bytes_again(name: str, stream: Stream, tmp_path: Path) -> None:
     written = []
     for out in (tmp_path / "a", tmp_path / "b"):

@@ -182,8 +182,7 @@ class TestPullRequest:
 
     def step(self) -> dict[str, Any]:
         steps = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))["jobs"]["verify"]["steps"]
-        found: dict[str, Any] = next(step for step in steps if step.get("name") == "Verify")
-        return found
+        return next(step for step in steps if step.get("name") == "Verify")
 
     @pytest.mark.parametrize("holds", [True, False])
     def test_every_new_file_is_verified_and_nothing_of_it_is_run(self, holds: bool, tmp_path: Path) -> None:

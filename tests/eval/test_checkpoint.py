@@ -18,8 +18,6 @@ from driftline.eval import checkpoint
 from driftline.eval.checkpoint import Checkpoint
 from driftline.eval.learners import LEARNERS
 
-QUICK = {"batch": 20, "shift": 40}
-
 
 @pytest.fixture(autouse=True)
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,9 +26,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def kept(tmp_path: Path, *values: Any) -> list[Any]:
     Checkpoint(tmp_path / "state.pt").keep(*values)
-    again = Checkpoint(tmp_path / "state.pt").load(*values)
-    assert again is not None
-    return again
+    return Checkpoint(tmp_path / "state.pt").load(*values)
 
 
 def test_plain_data_arrays_and_generators_come_back(tmp_path: Path) -> None:
@@ -136,7 +132,6 @@ def test_addresses_and_files_are_never_those_of_a_state(tmp_path: Path) -> None:
     theirs, ours = (LEARNERS["er"](weights=name) for name in ("/etc/passwd", ""))
     Checkpoint(tmp_path / "state.pt", kinds={"driftline.eval.learners.er.Er": type(theirs)}).keep(theirs)
     again = Checkpoint(tmp_path / "state.pt").load(ours)
-    assert again is not None
     assert again[0].weights == ""
 
 
@@ -152,7 +147,6 @@ def test_objects_that_the_run_has_itself_come_back(tmp_path: Path) -> None:
     assert place.load([Mine(None)]) is None
     place.keep([Mine(np.arange(3))])
     again = place.load([Mine(None)])
-    assert again is not None
     assert again[0][0].numbers.tolist() == [0, 1, 2]
 
 
@@ -163,6 +157,5 @@ def test_networks_get_their_weights_back(tmp_path: Path) -> None:
     place.load([fresh])
     place.keep([trained, trained])
     again = place.load([fresh])
-    assert again is not None
     assert torch.equal(again[0][0].weight, trained.weight)
     assert again[0][0] is again[0][1]

@@ -153,7 +153,6 @@ def test_the_variance_over_samples_is_that_of_the_bootstrap() -> None:
     weights[0, 2:], weights[[2, 3], [2, 3]] = -1, 1
     found = over_samples(runs, weights, groups_of(stream))
     draw, groups = np.random.default_rng(0), groups_of(stream)
-    assert groups is not None
     values = []
     for _ in range(3000):
         weight, value = draw.poisson(1.0, int(groups.max()) + 1), 0.0
@@ -222,8 +221,6 @@ def test_groups_are_numbers_beside_predictions_so_that_the_stream_is_not_needed(
     evaluate(stream, "clear-iid", "nearest-mean", out=tmp_path)
     runs, known = find([tmp_path])[0], groups_of(stream)
     read, tested = groups_in(runs), np.unique(np.concatenate([row.answers.sample for row in runs[0].rows]))
-    assert known is not None
-    assert read is not None
     assert np.array_equal(read[tested], known[tested])
     assert "uploaders" not in results_of([tmp_path])[0]
     bare = replace(stream, steps=[replace(s, splits={n: replace(x, group=None) for n, x in s.splits.items()})
@@ -237,7 +234,6 @@ def test_what_never_learned_again_and_what_has_no_dates_is_not_known() -> None:
     assert (net.is_, net.because) == ("not known", "It never learned again, so that no newer model of it is tested.")
     undated = drifting()
     (net,) = nets_of(evaluate(undated, "clear-iid", "nearest-mean").runs, NO_CONTROL, None)
-    assert net is not None
     assert net.points_per_year is None
 
 
@@ -245,7 +241,6 @@ def test_what_never_trained_does_not_age() -> None:
     run = evaluate(planted(0, steps=3), "clear-iid", "nearest-mean").runs[0]
     asleep = Run(run.about, [replace(row, last_change=-1) for row in run.rows])
     net = net_of([asleep], NO_CONTROL, None)
-    assert net is not None
     assert (net.is_, net.because) == ("none", "It never trained.")
     assert net.said()["points_per_year"] == {"value": 0.0, "low": 0.0, "high": 0.0}
 
@@ -275,7 +270,6 @@ def test_the_smallest_ageing_grows_with_groups_and_falls_with_steps() -> None:
     found = [smallest_ageing(planted(0, **more)) for more in ({"size": 1}, {"size": 6}, {"size": 1, "steps": 5})]
     least = [one.points_per_year for one in found if one is not None]
     assert least[0] < least[1] < least[2]
-    assert found[1] is not None
     assert "with 60 tests, 10 groups a step, ageing below 1." in found[1].text()
     assert smallest_ageing(drifting()) is None
 
@@ -295,7 +289,6 @@ def test_harder_data_is_one_number_beyond_the_control() -> None:
     stream = planted(2, steps=5, harder=0.5, size=1)
     results, _ = judged(stream, ["nearest-mean", "majority"])
     found = harder_data(results.runs, results.control, None)
-    assert found is not None
     assert float(found.low) > 0
     assert harder_data(results.runs, NO_CONTROL, None) is None
 
@@ -326,7 +319,6 @@ def test_clear_streaming_is_behind_the_newest_model_that_has_a_test() -> None:
     ages = np.array([1, 2, 1])
     by_hand = 100 * sum(a * (r[new, j] - r[old, j]) for a, (old, new, j) in zip(ages, pairs, strict=True)) / 6
     (net,) = nets_of(results.runs, results.control, groups_of(stream))
-    assert net is not None
     assert net.gross.per_year == pytest.approx(by_hand, rel=0.02)  # years are not quite equal
     assert results["results"][0]["ageing"] == net.said()
     assert net.said()["points_per_year"]["value"] == pytest.approx(net.ageing.per_year, abs=1e-6)

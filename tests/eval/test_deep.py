@@ -2,6 +2,7 @@
 
 import copy
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,8 @@ from driftline.eval.engine.deep import SCALE, SHIFT, Deep, augmented, draw, plan
 from driftline.eval.engine.linear import Rule, step
 from driftline.eval.experiment.settings import spec_of
 from driftline.eval.learner import Task
-from driftline.eval.learners.regularised import Cwr
+from driftline.eval.learners.closed_forms import NearestMean
+from driftline.eval.learners.neighbours import Acm
 from driftline.eval.learners.trained_heads import Finetune
 from driftline.eval.run import evaluate
 from driftline.stream_builder.stream import Split, Step, Stream
@@ -107,7 +109,6 @@ class TestGradients:
         with torch.no_grad():
             found = net.data_gradient(x, y)
         for ours, p in zip(found, module.parameters(), strict=True):
-            assert p.grad is not None
             assert torch.allclose(ours, p.grad, atol=1e-6)
 
     def test_of_a_pull(self) -> None:
@@ -116,7 +117,6 @@ class TestGradients:
         module = copy.deepcopy(net.module).train()
         (module(planes(x)) * pull).sum().backward()
         for ours, p in zip(net.pulled(x, pull), module.parameters(), strict=True):
-            assert p.grad is not None
             assert torch.allclose(ours, p.grad, atol=1e-5)
 
     def test_of_a_pull_beside_the_data(self) -> None:
@@ -126,7 +126,6 @@ class TestGradients:
         (cross_entropy(scores, y) + (scores**2).sum() / 2).backward()
         gradient = net.data_gradient(x, y, lambda s, of=slice(None): s)
         for ours, p in zip(gradient, module.parameters(), strict=True):
-            assert p.grad is not None
             assert torch.allclose(ours, p.grad, atol=1e-4)
 
     def test_fisher_is_the_mean_of_squared_single_sample_gradients(self) -> None:
@@ -172,13 +171,32 @@ def test_a_network_learns_and_the_seed_decides_all() -> None:
     assert runs[0]["results"][0]["scores"]["in_domain"]["mean"] > 0.9
 
 
-def test_cwr_keeps_the_layers_below_the_output_after_the_first_step() -> None:
-    learner, stream = Cwr(net=TINY, epochs=1, batch=16), painted()
-    learner.begin(Task(C, (SIDE, SIDE, 3)), rng_for(0))
-    learner.learn_step(stream.steps[0].visible())
-    before = [p.clone() for p in learner.head.params[:-2]]
-    learner.learn_step(stream.steps[1].visible())
-    assert all(torch.equal(a, b) for a, b in zip(before, learner.head.params[:-2], strict=True))
+@pytest.mark.parametrize("name", ["acm(net=test_resnet)", "fc-only(net=test_resnet,lr=1.0)"])
+@pytest.mark.parametrize("protocol", ["near-future", "clear-iid"])
+def test_a_frozen_network_serves_learners_on_images(name: str, protocol: str) -> None:
+    settings = {"batch": 20, "shift": 0, "updates": 40} if protocol == "near-future" else {}
+    settings |= {"fc-only.epochs": 40} if protocol == "clear-iid" and name.startswith("fc-only") else {}
+    found = evaluate(painted(), protocol, [name], settings=settings)
+    assert not found["skipped"]
+    last = found["results"][0]["matrix"][1][1]
+    assert last > (0.9 if name.startswith("acm") else 0.5)
+
+
+def test_acm_compares_the_networks_features_not_pixels() -> None:
+    learner = Acm(net="test_resnet")
+    learner.begin(Task(3, (32, 32, 3)), rng_for(0))
+    x = painted().steps[0]["train"].x[:4]
+    width = int(learner.model.params[-2].shape[1])
+    assert learner.compared(x).shape == (4, width)
+    assert width < 32 * 32 * 3
+    before = [p.clone() for p in learner.model.params]
+    learner.learn(x, np.arange(4) % 3)
+    assert all((a == b).all() for a, b in zip(before, learner.model.params, strict=True))
+
+
+def test_a_network_needs_images() -> None:
+    with pytest.raises(IncompatibleStream, match="net is 'resnet18', which takes images"):
+        Acm(net="resnet18").begin(Task(3, (8,)), rng_for(0))
 
 
 class TestWeights:
@@ -258,3 +276,55 @@ def test_a_rule_gets_the_view_that_was_trained_on() -> None:
     fit(deep(kinds=("flip",)), x, y, LinearSettings(epochs=1, batch=16, lr=0.01), rng_for(0), rule=Spy())
     assert seen[0].dtype == torch.float32
     assert seen[0].shape == (16, 3, SIDE, SIDE)
+
+
+# ---- networks on images under near-future, where steps have very different sizes
+
+
+NET = "test_resnet"  # of timm: 0.5 million parameters
+
+
+def uneven() -> Stream:
+    """Case 36: steps of very different size, the second of one class."""
+    rng, steps, past = rng_for(0, "uneven"), [], 0
+    for t, n in enumerate((60, 3, 1, 20, 2)):
+        splits = {}
+        for name in ("train", "test"):
+            y = np.zeros(n, np.int64) if t == 1 else np.arange(n, dtype=np.int64) % 3
+            x = rng.integers(60, 130, (n, 16, 16, 3))
+            x[np.arange(n), :, :, y] += 60
+            splits[name] = Split(
+                x.astype(np.uint8), y, np.array([f"{t}{name}{i}" for i in range(n)]), np.arange(n) + past
+            )
+        past += n
+        steps.append(Step(t, str(t), splits))
+    return Stream("uneven", steps, list("abc"), sha256="uneven")
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("batch", [8, 59, 64, 85])
+@pytest.mark.parametrize("spec", [f"finetune(net={NET})", f"er-online(net={NET})"])
+def test_near_future_ends_on_steps_of_very_different_size(spec: str, batch: int) -> None:
+    """Batches with the ends of three steps, of one class, a last one of one image or two, and one of nearly all."""
+    results = evaluate(uneven(), "near-future", [spec], settings={"batch": batch, "shift": 0, "prefix": 0, "lr": 0.01})
+    assert not results["skipped"]
+    (result,) = results["results"]
+    assert all(0 <= score["mean"] <= 1 for score in result["scores"].values())
+    cells = np.array(result["matrix"], float)
+    assert np.isfinite(cells[np.tril_indices(5)]).all()
+    assert result["gradient_steps"] == -(-86 // batch)
+
+
+def test_steps_that_end_with_one_batch_are_tested_once_each() -> None:
+    """The model is the same: 5,000, 3 and 1 samples were tested three times."""
+    asked: list[int] = []
+
+    class Asked(NearestMean):
+        def predict(self, x: Any) -> Any:
+            asked.append(len(x))
+            return np.zeros(len(x), np.int64)
+
+    settings = {"batch": 64, "shift": 0, "prefix": 0}
+    (result,) = evaluate(uneven(), "near-future", [Asked], settings=settings)["results"]
+    assert [n for n in asked if n in (60, 3, 1, 20, 2)] == [60, 3, 1, 60, 3, 1, 20, 2]
+    assert np.isfinite(np.array(result["matrix"], float)[np.tril_indices(5)]).all()

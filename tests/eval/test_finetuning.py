@@ -1,7 +1,7 @@
 """Seq-to-Final: objectives against literal twins, fits, searches, the store, methods, and bad input."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -211,7 +211,6 @@ class TestJoint:
         first = net_of("linear").eval()
         first.load_state_dict({k: v for k, v in net.state_dict().items() if ".0." in k})
         expected = fisher(first, both.train[0], list(first.parameters()), True, 100, whole=False)
-        assert pull.importance is not None
         assert all(torch.allclose(a, b, atol=1e-7) for a, b in zip(pull.importance, expected, strict=True))
         made_again: list[int] = []
         fit = Fit(net, both.train, both.train[1], Hyper(), Rule(epochs=3), 0, "joint", renews=True,
@@ -445,21 +444,6 @@ class TestMethods:
         fits = len(list((tmp_path / "runs" / "fits").glob("*/*/fit.json")))
         assert fits == sum(f["fits"] - f["found"] for f in facts)  # nothing was done twice
 
-    @pytest.mark.proof("processes")
-    def test_processes_share_one_learners_grid(self, tmp_path: Path) -> None:
-        made = stream().save(tmp_path / "S")
-        told: list[int] = []
-
-        alone = evaluate(made, "seq-to-final", ["st-1"], settings=QUICK)
-        many = evaluate(
-            made, "seq-to-final", ["st-1"], settings=QUICK, out=tmp_path / "runs", stream_folder=tmp_path / "S",
-            executor=Executor("local", 2), progress=told.append,
-        )  # fmt: skip
-
-        assert [r["scores"] for r in alone["results"]] == [r["scores"] for r in many["results"]]
-        assert sum(told) == 1
-        assert len(list((tmp_path / "runs" / "seq-to-final").iterdir())) == 1
-
     def test_a_run_that_another_process_has_ended_is_read_and_not_written_again(self, tmp_path, monkeypatch):
         made, found = stream(), []
 
@@ -476,28 +460,6 @@ class TestMethods:
 
         assert len(mine["results"]) == 1
         assert found[0] == found[1]
-
-    def test_an_oracle_needs_data(self) -> None:
-        found = evaluate(stream(), "seq-to-final", ["oracle"], settings=QUICK)
-
-        assert "has no data for an oracle" in found["skipped"][0]["because"]
-
-    def test_validation_data_may_be_held_out_of_training_data(self) -> None:
-        bare = stream()
-        bare = Stream("bare", [Step(s.index, s.name, {k: v for k, v in s.splits.items() if k != "val"}) for s in
-                               bare.steps], bare.classes)  # fmt: skip
-        seen: list[Step] = []
-
-        class Spy(ToFinal):
-            def learn_sequence(self, steps: Sequence[Step]) -> None:
-                seen.extend(steps)
-
-        evaluate(bare, "seq-to-final", [Spy()], settings={"val_share": 0.2})
-
-        for step in seen:
-            assert np.bincount(step["val"].y).tolist() == [6, 6, 6]
-            assert len(step["train"]) == 72
-            assert not set(step["train"].ids.tolist()) & set(step["val"].ids.tolist())
 
     @pytest.mark.proof("matrix")
     def test_every_clean_method_has_equally_many_fits_and_the_record_says_how_many(self) -> None:
@@ -531,23 +493,6 @@ class TestMethods:
         sets = {stage: rates for stage, rates in seen.items() if stage.endswith("alone")}
         assert len(sets) >= 2
         assert set(map(frozenset, sets.values())) == {frozenset({1e-3, 1e-4})}
-
-    @pytest.mark.parametrize("name", METHODS)
-    def test_as_many_stages_are_made_as_are_counted(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        made: list[int] = []
-        works: list[Work] = []
-        tuned = Work.tuned
-
-        def noted(work: Work, *given: Any, **more: Any) -> Any:
-            made.append(1)
-            works.append(work)
-            return tuned(work, *given, **more)
-
-        monkeypatch.setattr(Work, "tuned", noted)
-        with_oracle = stream(oracle=Step(3, "oracle", {"train": features(90, 2, 4), "val": features(60, 2, 5)}))
-        evaluate(with_oracle, "seq-to-final", [name], settings={"network": "mlp", "epochs": 1, "fits": 1})
-
-        assert len(made) == works[0].stages
 
     def test_linear_rates_stay_positive_in_any_number_of_steps(self) -> None:
         for first, change in SCHEDULES["linear"]:

@@ -84,7 +84,6 @@ class TestTrained:
         stages = {stage["fit"]: stage for stage in one.stages}
         key = run_of(runs, learner).about["learner_facts"]["network"][-2]
 
-        assert one.before is not None
         val = pooled([samples(stream.steps[t]["val"]) for t in last_seen])
         assert accuracy_of(one.before, val, one.rule) == stages[key]["accuracy"]
 
@@ -114,7 +113,6 @@ class TestPaths:
 
         half = between(one, 0.5, "initial")
 
-        assert one.before is not None
         assert torch.equal(half.parts["stem"][0][1].running_mean, one.before.parts["stem"][0][1].running_mean)
         assert not torch.equal(half.parts["stem"][0][0].weight, one.before.parts["stem"][0][0].weight)
 
@@ -131,7 +129,6 @@ class TestProjection:
         _, stream, runs = made
         ft, oracle, baseline = (networks(runs, stream, [name])[0] for name in ("ft", "oracle", "baseline"))
         history = ft.before
-        assert history is not None
 
         models = [(net, -1) for net in (oracle.after, history, baseline.after)]
         found = views.projections(models, oracle.after, history, baseline.after)
@@ -283,7 +280,6 @@ class TestPublished:
     def test_table_2_is_shown_with_its_own_averages_and_marks(self) -> None:
         """[Table 2]: printed means, of twelve networks, or of eight for one-layer side modules (.63 of jst-1)."""
         section = across([whole("R:C:L")])
-        assert section is not None
         names = re.findall(r"<th scope='col'>([a-z1-9-]+)</th>", section.html)[1:]
         (cells,) = re.findall(r"<tr><th scope='row'>R:C:L.*?</th>(.*?)</tr>", section.html)
         shown = dict(zip(names, re.findall(r"<td>(.*?)</td>", cells), strict=True))

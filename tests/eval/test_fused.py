@@ -143,36 +143,20 @@ def test_torch_trains_without_a_library(which: str, tmp_path: Path, monkeypatch:
         fused.library.cache_clear()
 
 
-def test_wide_outputs_and_narrow_layers_in_large_batches_are_left_to_torch() -> None:
-    assert not fused.suits(2048, 1000, 256)
-    assert not fused.suits(64, 10, 1024)
-    assert fused.suits(2048, 11, 256)
+OURS = [(2048, 11, 256), (2048, 11), (1024, 11), (2048, 13), (2048, 9), (768, 13), (768, 60), (768, 2), (768, 25)]
+TORCHS = [
+    *[(2048, 1000, 256), (64, 10, 1024)],  # wide outputs, and narrow layers in large batches
+    *[(16, 13), (63, 60), (327, 2), (3000, 25), (4096, 60)],  # trainings that pay for padding or leave the cache
+    *[(2048, 11, 255), (1024, 11, 256), (2048, 13, 256), (2048, 9, 256), (2040, 11, 512), (2048, 24, 256)],  # gradients
+]
 
 
-@pytest.mark.parametrize("shape", [(16, 13), (63, 60), (327, 2), (3000, 25), (4096, 60)])
-def test_trainings_that_would_pay_for_padding_or_leave_the_cache_are_left_to_torch(shape: tuple[int, int]) -> None:
-    assert not fused.suits(*shape)
-    assert fused.suits(768, shape[1])
-
-
-def test_inputs_are_padded_only_for_a_training_of_some_epochs() -> None:
-    assert fused.suits(3000, 11, epochs=8)
-    assert not fused.suits(3000, 11, epochs=7)
-    assert fused.suits(3008, 11, epochs=1)
-
-
-@pytest.mark.parametrize(
-    "shape", [(2048, 11, 255), (1024, 11, 256), (2048, 13, 256), (2048, 9, 256), (2040, 11, 512), (2048, 24, 256)]
-)
-def test_single_gradients_that_torch_computes_as_fast_are_left_to_it(shape: tuple[int, int, int]) -> None:
-    assert not fused.suits(*shape)
-    assert fused.suits(*shape[:2])
-    assert fused.suits(2048, 11, 256)
-
-
-def test_tiles_are_faster_in_smaller_batches_and_with_more_classes() -> None:
-    assert fused.suits(256, 25, 64, tiles=True)
-    assert not fused.suits(256, 25, 63, tiles=True)
+def test_what_torch_computes_as_fast_is_left_to_it() -> None:
+    assert [shape for shape in OURS if not fused.suits(*shape)] == []
+    assert [shape for shape in TORCHS if fused.suits(*shape)] == []
+    padded = [fused.suits(3000, 11, epochs=8), fused.suits(3000, 11, epochs=7), fused.suits(3008, 11, epochs=1)]
+    assert padded == [True, False, True], "inputs are padded only for a training of some epochs"
+    assert [fused.suits(256, 25, batch, tiles=True) for batch in (64, 63)] == [True, False]
 
 
 @needs_kernel

@@ -89,7 +89,6 @@ def spied(stream: Stream, kind: type[Spy] = Spy, **changed: Any) -> tuple[Spy, l
 def random_delays(seed: int) -> Any:
     """(N,) label_time: half at once, others up to the length of the stream later, a tenth never."""
     rng, time = rng_for(seed), STREAM.flat("train").time
-    assert time is not None
     waits = np.where(rng.random(N) < 0.5, 0, rng.integers(0, 60 * N, N))
     return np.where(rng.random(N) < 0.1, NEVER, time + waits)
 
@@ -193,8 +192,6 @@ class TestOcrr:
         stream = timed(STEPS, lambda train: np.asarray(train.time) + rng.integers(0, 30, len(train)))
         train = stream.flat("train")
         spy, _ = corrections(stream, scenario=scenario)
-        assert train.label_time is not None
-        assert train.time is not None
         shown = [which for lot in spy.log for which in lot]
         assert train.label_time[shown].tolist() == sorted(train.label_time[shown].tolist())
         times = train.time[np.setdiff1d(np.arange(len(train)), spy.seed)]

@@ -1,4 +1,4 @@
-"""Classes that first appear in a later step, and images under learners that compare or classify frozen features."""
+"""Classes that first appear in a later step, and classes that a step does not test."""
 
 import re
 from dataclasses import replace
@@ -8,15 +8,11 @@ import numpy as np
 import pytest
 from support.helpers import drifting
 
-from driftline.curate.core.errors import IncompatibleStream
-from driftline.curate.core.seeding import rng_for
-from driftline.eval.learner import Task
 from driftline.eval.learners.closed_forms import NearestMean
-from driftline.eval.learners.neighbours import Acm
 from driftline.eval.reporting.exports import scores_text
 from driftline.eval.reporting.report import write
 from driftline.eval.run import evaluate
-from driftline.stream_builder.stream import Split, Step, Stream
+from driftline.stream_builder.stream import Stream
 
 LATE, STEPS = 2, 4  # the step in which class 2 appears; all steps
 
@@ -77,20 +73,6 @@ def test_before_it_appears_nobody_but_joint_answers_with_it(results: dict[str, d
     assert max(before.values()) <= 2 / 3 + 1e-9
 
 
-def pictures(side: int = 32) -> Stream:
-    """Images of three colours with noise, in two steps."""
-    rng, steps = rng_for(0, "pictures"), []
-    for t in range(2):
-        splits = {}
-        for name, n in (("train", 60), ("test", 30)):
-            y = np.arange(n, dtype=np.int64) % 3
-            x = np.clip(rng.normal(90, 25, (n, side, side, 3)), 0, 255)
-            x[np.arange(n), :, :, y] += 90
-            splits[name] = Split(np.clip(x, 0, 255).astype(np.uint8), y, np.array([f"{t}{name}{i}" for i in range(n)]))
-        steps.append(Step(t, str(t), splits))
-    return Stream("pictures", steps, ["red", "green", "blue"], sha256="pictures")
-
-
 class AlwaysTheLast(NearestMean):
     """Answers the last class, whatever it sees."""
 
@@ -134,32 +116,3 @@ class TestCase37AClassThatABucketDoesNotTest:
         assert [cell == "–" for cell in cells] == [c not in tested for c in range(3)]
         write([document], tmp_path, streams=[stream])
         assert not re.search(r">\s*(nan|None)\s*<", (tmp_path / "protocol-clear-iid.html").read_text(), re.IGNORECASE)
-
-
-@pytest.mark.parametrize("name", ["acm(net=test_resnet)", "fc-only(net=test_resnet,lr=1.0)"])
-@pytest.mark.parametrize("protocol", ["near-future", "clear-iid"])
-def test_a_frozen_network_serves_learners_on_images(name: str, protocol: str) -> None:
-    settings = {"batch": 20, "shift": 0, "updates": 40} if protocol == "near-future" else {}
-    settings |= {"fc-only.epochs": 40} if protocol == "clear-iid" and name.startswith("fc-only") else {}
-    found = evaluate(pictures(), protocol, [name], settings=settings)
-    assert not found["skipped"]
-    last = found["results"][0]["matrix"][1][1]
-    assert last > (0.9 if name.startswith("acm") else 0.5)
-
-
-def test_acm_compares_the_networks_features_not_pixels() -> None:
-    learner = Acm(net="test_resnet")
-    learner.begin(Task(3, (32, 32, 3)), rng_for(0))
-    x = pictures().steps[0]["train"].x[:4]
-    assert learner.model is not None
-    width = int(learner.model.params[-2].shape[1])
-    assert learner.compared(x).shape == (4, width)
-    assert width < 32 * 32 * 3
-    before = [p.clone() for p in learner.model.params]
-    learner.learn(x, np.arange(4) % 3)
-    assert all((a == b).all() for a, b in zip(before, learner.model.params, strict=True))
-
-
-def test_a_network_needs_images() -> None:
-    with pytest.raises(IncompatibleStream, match="net is 'resnet18', which takes images"):
-        Acm(net="resnet18").begin(Task(3, (8,)), rng_for(0))

@@ -4,11 +4,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.console import answer
 from support.helpers import drifting
 
 from driftline.curate.core.errors import BadConfig, BadPlugin, UnknownName
-from driftline.curate.core.executor import Executor
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.experiment.settings import spec_of
 from driftline.eval.nets import build
@@ -23,7 +21,6 @@ from pydantic import Field
 
 from driftline.eval.learner import Learner
 from driftline.eval.memory.samplers import Fifo
-from driftline.eval.nets.chain import linear
 
 
 @dataclass
@@ -72,10 +69,6 @@ class Latest(Fifo):
     pass
 
 
-def network(name, n_classes, x_shape):
-    return linear(name, n_classes, x_shape)
-
-
 NUMBER = 3
 '''
 
@@ -89,24 +82,11 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_a_learner_of_a_module_has_settings_and_shares_processes(tmp_path: Path) -> None:
-    stream = drifting(steps=2).save(tmp_path / "s")
+def test_a_learner_of_a_module_has_settings() -> None:
     names = ["users_learners:Constant", "users_learners:Constant(answer=2)", "majority"]
-
-    found = evaluate(stream, "clear-iid", names, [0, 1], out=tmp_path / "a")["results"]
-    shared = evaluate(
-        stream,
-        "clear-iid",
-        names,
-        [0, 1],
-        out=tmp_path / "b",
-        stream_folder=tmp_path / "s",
-        executor=Executor(workers=2),
-    )["results"]
-
+    found = evaluate(drifting(steps=2), "clear-iid", names, [0, 1])["results"]
     assert [r["learner"] for r in found] == names
     assert [r["settings"].get("answer") for r in found] == [0, 2, None]
-    assert [r["scores"] for r in shared] == [r["scores"] for r in found]
 
 
 def test_a_setting_reaches_it_by_its_name() -> None:
@@ -115,26 +95,7 @@ def test_a_setting_reaches_it_by_its_name() -> None:
     assert found["settings"]["answer"] == 1
 
 
-def test_the_command_line_takes_it_among_others(tmp_path: Path) -> None:
-    drifting(steps=2).save(tmp_path / "s")
-    learners = "users_learners:Constant(answer=1),majority"
-    found = answer("eval", "s", "--protocol", "clear-iid", "--out", "runs", "--learners", learners, "--json")
-    assert [r["learner"] for r in found["results"]] == ["users_learners:Constant(answer=1)", "majority"]
-
-
-def test_a_sampler_of_a_module_is_used() -> None:
-    names = ["fc-only(sampler=users_learners:Latest,epochs=2)", "fc-only(sampler=fifo,epochs=2)"]
-    own, ours = evaluate(drifting(steps=2), "clear-iid", names)["results"]
-    assert len(own["scores"]["in_domain"]["values"]) == len(ours["scores"]["in_domain"]["values"]) == 1
-    assert own["settings"]["sampler"] == "users_learners:Latest"
-
-
-def test_a_network_of_a_module_is_trained_but_never_imported_for_a_stored_run() -> None:
-    settings = {"network": "users_learners:network", "epochs": 1, "val_share": 0.3}
-    own = evaluate(drifting(steps=2), "seq-to-final", ["erm"], settings=settings)["results"][0]
-    ours = evaluate(drifting(steps=2), "seq-to-final", ["erm"], settings=settings | {"network": "linear"})["results"][0]
-    assert own["gradient_steps"] == ours["gradient_steps"]
-    assert own["settings"]["network"] == "users_learners:network"
+def test_a_network_of_a_module_is_never_imported_for_a_stored_run() -> None:
     with pytest.raises(UnknownName, match="Unknown network 'broken_learners:network'"):
         build("broken_learners:network", 3, (8,), rng_for(0), stored=True)
 

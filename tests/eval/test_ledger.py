@@ -1,4 +1,4 @@
-"""The ledger: any changed byte is found, nothing acknowledged is lost."""
+"""The ledger: any changed byte and any moved entry is found, nothing acknowledged is lost."""
 
 import dataclasses
 import errno
@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from driftline.curate.core.seeding import rng_for
 from driftline.eval.memory.correction_ledger import (
     HEAD,
     LARGEST,
+    LEAF,
     RECORD,
     Entry,
     Ledger,
@@ -36,10 +37,10 @@ from driftline.eval.memory.correction_ledger import (
 from driftline.eval.run import evaluate
 
 
-def written(path: Path, n: int = 6) -> Path:
+def written(path: Path, n: int = 6, label: str = "ca\0r") -> Path:
     with Ledger(path, sync=False) as ledger:
         for i in range(n):
-            assert ledger.append({"id": f"p{i}", "label": "ca\0r"}, np.arange(4, dtype=np.float32) + i) == i
+            assert ledger.append({"id": f"p{i}", "label": label}, np.arange(4, dtype=np.float32) + i) == i
     return path
 
 
@@ -81,10 +82,58 @@ def test_a_file_that_is_cut_anywhere_is_found_or_has_another_head(book: Path, cu
         book.write_bytes(original)
 
 
+Bytes = list[bytes]  # the head line, then one record each
+
+
+def parts_of(path: Path) -> Bytes:
+    return [HEAD, *(entry.leaf + entry.chain + entry.payload for entry in entries(path))]
+
+
+def rehashed(own: Bytes, first: int, payload: bytes) -> Bytes:
+    """The records with another payload for one of them, and their chain computed again from it on."""
+    chain, forged = own[first - 1][LEAF.size : RECORD.size], own[:first]
+    for i, record in enumerate(own[first:]):
+        content = record[RECORD.size :] if i else payload
+        leaf = LEAF.pack(len(content), sha(content))
+        chain = sha(chain, leaf)
+        forged.append(leaf + chain + content)
+    return forged
+
+
+CHANGED = "its payload does not match its digest"
+MOVED = "was changed or moved, or an entry before it was removed"
+HEADLESS = "never had the head"  # consistent in itself: only the head that was noted elsewhere shows it
+ATTACKS: dict[str, tuple[Callable[[Bytes, Bytes], Bytes], str]] = {  # on own records, with those of another ledger
+    "a payload edited": (lambda own, _: [*own[:3], own[3][:-1] + b"x", *own[4:]], f"Entry 2 of .* {CHANGED}"),
+    "two entries exchanged": (lambda own, _: [*own[:2], own[3], own[2], *own[4:]], f"Entry 1 of .* {MOVED}"),
+    "an entry removed": (lambda own, _: [*own[:4], *own[5:]], f"Entry 3 of .* {MOVED}"),
+    "an entry replayed": (lambda own, _: [*own, own[3]], f"Entry 6 of .* {MOVED}"),
+    "an entry of another": (lambda own, other: [*own[:3], other[3], *own[4:]], f"Entry 2 of .* {MOVED}"),
+    "an edit with its digest": (
+        lambda own, _: [*own[:4], rehashed(own, 4, own[5][RECORD.size :])[4], *own[5:]], f"Entry 4 of .* {MOVED}"
+    ),
+    "zeros appended": (lambda own, _: [*own, bytes(500)], f"Entry 6 of .* {MOVED}"),
+    "cut off behind an entry": (lambda own, _: own[:3], HEADLESS),
+    "cut off behind the head line": (lambda own, _: own[:1], HEADLESS),
+    "an edit with all hashes": (lambda own, _: rehashed(own, 4, own[5][RECORD.size :]), HEADLESS),
+    "another ledger": (lambda _, other: other, HEADLESS),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_an_attack_is_named(book: Path, tmp_path: Path, name: str) -> None:
+    (attack, message), head = ATTACKS[name], verify(book).head
+    book.write_bytes(b"".join(attack(parts_of(book), parts_of(written(tmp_path / "other", label="bus")))))
+    if message == HEADLESS:
+        verify(book)
+    with pytest.raises(IntegrityError, match=message) as found:
+        verify(book, head)
+    assert str(book) in str(found.value)
+
+
 def test_what_was_written_is_read(book: Path) -> None:
     facts, vector = list(entries(book))[4].content
     assert facts == {"id": "p4", "label": "ca\0r"}
-    assert vector is not None
     assert vector.tolist() == [4, 5, 6, 7]
 
 
@@ -142,7 +191,6 @@ def test_no_acknowledged_entry_is_lost_to_a_kill(tmp_path: Path) -> None:
     for turn in range(12):
         path = tmp_path / str(turn)
         process = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True)
-        assert process.stdout is not None
         assert process.stdout.readline() == "begun\n"
         for _ in range(int(rng.integers(1, 30))):
             acknowledged = int(process.stdout.readline())

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from driftline.curate.core.errors import DriftlineError, IncompatibleStream
+from driftline.curate.core.errors import IncompatibleStream
 from driftline.eval.engine import fused, layers
 from driftline.eval.engine.layers import Conv, Norm
 from driftline.eval.finetuning import adapters
@@ -46,26 +46,10 @@ def test_the_largest_are_torchvisions(name: str, theirs: str) -> None:
         assert torch.allclose(net(x), other(x), atol=1e-4)
 
 
-def test_a_seed_gives_the_same_weights_and_leaves_torchs_generator_alone() -> None:
+def test_weights_leave_torchs_generator_alone() -> None:
     before = torch.random.get_rng_state()
-    first, second, other = net_of("conv-2"), net_of("conv-2"), net_of("conv-2", seed=1)
-
-    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
-    assert not torch.equal(next(first.parameters()), next(other.parameters()))
+    net_of("conv-2")
     assert torch.equal(before, torch.random.get_rng_state())
-
-
-@pytest.mark.parametrize(
-    ("name", "shape", "told"),
-    [
-        ("conv-5", IMAGE, "Unknown network 'conv-5'. Did you mean 'conv-4'"),
-        ("conv-1", (8,), "takes images"),
-        ("linear", IMAGE, "takes features"),
-    ],
-)
-def test_impossible_networks_are_refused(name: str, shape: tuple[int, ...], told: str) -> None:
-    with pytest.raises(DriftlineError, match=told):
-        net_of(name, shape)
 
 
 @pytest.mark.skipif(not fused.ready(), reason="the C kernel was not built")

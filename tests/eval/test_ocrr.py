@@ -70,14 +70,6 @@ def corrected(policy: str) -> list[int]:
 
 
 class TestPolicies:
-    def test_every_error_is_corrected_by_the_oracle_as_soon_as_it_is_made(self) -> None:
-        log = diary("oracle")
-        assert log[0][0] == "seed"
-        scenario = Ocrr(**HOLD).cut(STREAM, 0)
-        wrong = int((scenario.stream.y != 0).sum())
-        assert len([what for what, _ in log if what == "corrected"]) == wrong
-        assert sorted(corrected("oracle")) == sorted(scenario.stream.y[scenario.stream.y != 0].tolist())
-
     def test_rates_budgets_and_their_repeats(self) -> None:
         whole = len(corrected("oracle"))
         assert 0.3 * whole < len(corrected("random_50")) < 0.7 * whole
@@ -85,15 +77,6 @@ class TestPolicies:
         assert corrected("bernoulli:0.3") == corrected("bernoulli:0.3")
         assert corrected("bernoulli:0") == []
         assert len(corrected("budget:7")) == 7
-
-    def test_a_delayed_correction_comes_as_many_samples_later(self) -> None:
-        log = [what for what, _ in diary("delayed:5") if what != "seed"]
-        asked = 0
-        for what in log:
-            asked += what == "asked"
-            if what == "corrected":
-                assert asked >= 5
-        assert log.index("corrected") == 5
 
     def test_a_delayed_correction_counts_when_it_is_received(self) -> None:
         """Every learner's record says what it got: none of those that would come after the end."""
@@ -105,14 +88,6 @@ class TestPolicies:
             assert found["curve"]["at"][-1] == received
             assert budget is None or received == budget
             assert (received == 0) == (policy == "delayed:9999")
-
-    def test_a_wrong_correction_names_another_class(self) -> None:
-        scenario = Ocrr(**HOLD).cut(STREAM, 0)
-        always = corrected("wrong:1")
-        truths = scenario.stream.y[scenario.stream.y != 0].tolist()
-        assert len(always) == len(truths)
-        assert all(said != truth for said, truth in zip(always, truths, strict=True))
-        assert 0 < sum(s != t for s, t in zip(corrected("wrong:0.2"), truths, strict=True)) < 0.5 * len(truths)
 
     @pytest.mark.parametrize(
         "text",
@@ -129,7 +104,6 @@ class TestPolicies:
         train, test = STREAM.steps[0]["train"], STREAM.steps[0]["test"]
         learner.learn(train.x, train.y)
         labels, sure = sure_answers(learner, test.x, len(test))
-        assert sure is not None
         assert sure.shape == (len(test),)
         assert 0 <= sure.min() <= sure.max() <= 1
         right = labels == test.y
@@ -246,7 +220,6 @@ def test_rows_say_when_they_were_made_and_on_which_samples() -> None:
     evaluate(STREAM, "ocrr", [Diary()], settings=HOLD, keep_run=runs.append)
     scenario = Ocrr(**HOLD).cut(numbered(STREAM), 0)
     ends = sorted({*range(20, len(scenario.stream), 20), len(scenario.stream)})
-    assert scenario.stream.position is not None
     for name, seen, asked in (
         ("stream", ends, scenario.stream.position),
         ("novel", [0, *ends], np.tile(scenario.novel.position, 1 + len(ends))),
@@ -321,7 +294,6 @@ class TestScores:
         assert "drifting<br>policy=random_10" in page
         assert across(documents[:1]) is None
         table = across(documents)
-        assert table is not None
         assert table.html.count("<tr>") == 3
 
     def test_the_curve_has_bytes_at_every_test(self) -> None:
@@ -427,9 +399,3 @@ class TestUndeclaredClasses:
             for _ in range(5):
                 learner.learn(strange, np.array([11]))
             assert answers(learner, strange, 1).tolist() == [11]
-
-    def test_vectors_of_another_width_are_named(self) -> None:
-        learner = spec_of("substrate")()
-        learner.begin(Task(8, (8,)), rng_for(0))
-        with pytest.raises(BadArray, match="8"):
-            learner.learn(np.ones((2, 5), np.float32), np.array([0, 1]))

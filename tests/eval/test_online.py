@@ -20,7 +20,7 @@ from driftline.eval.learner import Task
 from driftline.eval.learners import LEARNERS
 from driftline.eval.learners.neighbours import Acm, votes
 from driftline.eval.learners.online import Ace, FcOnly
-from driftline.eval.learners.references import GRID, Blind
+from driftline.eval.learners.references import Blind
 from driftline.eval.memory.samplers import SAMPLERS
 from driftline.eval.outcomes import answers
 from driftline.eval.run import evaluate
@@ -90,7 +90,6 @@ class TestWide:
         with torch.no_grad():
             head.update(x, y, 1.0, 0.0, 0.0, masked)
         assert torch.equal(head.weights[3:], before[3:])
-        assert params[0].grad is not None
         assert torch.allclose(head.weights, before - params[0].grad, atol=1e-6)
 
     def test_what_is_not_finite_is_named(self) -> None:
@@ -148,8 +147,6 @@ def test_the_gradient_of_angles_is_autograds() -> None:
     before = head.weights.clone(), head.sigma.clone()
     with torch.no_grad():
         head.update(x, y, 1.0, 0.0, 0.0)
-    assert weights.grad is not None
-    assert sigma.grad is not None
     assert torch.allclose(before[0] - head.weights, weights.grad, atol=1e-6)
     assert torch.allclose(before[1] - head.sigma, sigma.grad, atol=1e-6)
 
@@ -197,16 +194,6 @@ class TestBlind:
             learner.learn(np.zeros((1, D)), np.array([label]))
             found.append(int(learner.predict(np.zeros((1, D)))[0]))
         assert found == modes(np.array(y), k).tolist()
-
-    def test_its_k_is_the_best_of_the_grid_so_far(self) -> None:
-        learner = Blind()
-        learner.begin(Task(2, (D,)), rng_for(0))
-        y = np.array([0, 0, 1] * 200)  # the last label is right a third of the time, the mode two thirds
-        learner.learn(np.zeros((600, D)), y)
-        from driftline.stream_builder.measures.label_correlation import blind_curve
-
-        curve = blind_curve(y, (0,), GRID)
-        assert learner.right[0].argmax() == curve.accuracy[0].argmax()
 
 
 class TestAcm:
@@ -340,5 +327,4 @@ def test_a_network_with_a_classifier_on_angles_has_autograds_gradient() -> None:
     torch.nn.functional.cross_entropy(sigma * cosines, y).backward()  # type: ignore[no-untyped-call]
     learner._update(x, y.numpy(), np.ones(16, bool), np.arange(3))
     for moved, start in zip(learner.head.params, module.parameters(), strict=True):
-        assert start.grad is not None
         assert torch.allclose(moved, start - 0.1 * start.grad, atol=1e-5)

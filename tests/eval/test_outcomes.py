@@ -61,7 +61,6 @@ class TestEveryProtocol:
             if row.tested_on == "cost":
                 assert row.answers is None
                 continue
-            assert row.answers is not None
             assert len(row.answers) == row.n
             assert int((row.answers.label == row.answers.predicted).sum()) == row.n_correct
             assert [labels[position] for position in row.answers.sample] == row.answers.label.tolist()
@@ -136,8 +135,6 @@ class TestConfidence:
         tests = [row for row in run.rows if row.answers is not None and row.tested_on != "stream"]
         assert tests
         for row in tests:
-            assert row.answers is not None
-            assert row.answers.confidence is not None
             assert 0 <= row.answers.confidence.min() <= row.answers.confidence.max() <= 1
 
     def test_it_is_the_learners_own_to_a_step(self) -> None:
@@ -145,7 +142,6 @@ class TestConfidence:
         evaluate(stream, "clear-iid", [learner], keep_run=kept.append)
         last = kept[0].rows[-1]
         x = stream.steps[-1]["test"].x
-        assert last.answers is not None
         assert np.array_equal(last.answers.predicted, learner.predict(x))
         shares = softmax(learner.scores(x), 1).max(1)
         assert np.abs(last.answers.confidence - shares).max() <= 0.5 / 255 + 1e-6

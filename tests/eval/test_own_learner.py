@@ -127,14 +127,6 @@ def test_an_answer_is_a_class_or_none(value: Any, because: str, protocol: str) -
         assert ("no answer to 100.0% of test samples" in remarks(result)) == silent
 
 
-def test_needs_are_one_value_that_the_protocol_reads() -> None:
-    class Whole(Nap):
-        needs = Needs(whole_steps="it wants all of a year")
-
-    (skipped,) = evaluate(drifting(), "near-future", [Whole()], settings={"batch": 20, "shift": 40})["skipped"]
-    assert skipped["because"].startswith("It cannot learn batch by batch: it wants all of a year.")
-
-
 def test_bytes_are_those_of_all_attributes_but_the_task() -> None:
     learner = Nap()
     learner.task, learner.rng = np.zeros(100), np.zeros(100)  # type: ignore[assignment]

@@ -12,17 +12,14 @@ from support.helpers import drifting
 
 from driftline.eval.plotting.charts import scatter
 from driftline.eval.protocol import MAJORITY, PROTOCOLS, primary_of, score_of
-from driftline.eval.protocols.ocrr.protocol import scored
 from driftline.eval.reporting.exports import scores_tex
 from driftline.eval.reporting.exports import scores_text as printed
 from driftline.eval.reporting.overview import cells_of
 from driftline.eval.reporting.protocols import page_of
-from driftline.eval.reporting.protocols.ocrr import front
 from driftline.eval.reporting.protocols.seq_to_final import SeqToFinal
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.reporting.text import spread
 from driftline.eval.results import Results
-from driftline.eval.rows import Row
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.ranking import comparable, differing, parts, ranked, references, rival
 from driftline.eval.training.sgd_learner import RATES
@@ -69,15 +66,6 @@ def test_the_blind_learner_is_last_and_fc_only_second() -> None:
 def test_who_forgot_everything_is_not_first_in_ocrr() -> None:
     assert primary_of(ocrr()).label == "worst of novel, original"
     assert [place.name for place in ranked(ocrr())] == ["substrate", "knn-lm", "fifo-100", "static-knn"]
-
-
-def test_ocrrs_primary_is_the_lower_of_both_final_accuracies() -> None:
-    rows = [Row(name, 100, n, recall=1.0) for name, n in (("novel", 97), ("original", 1), ("stream", 50))]
-    assert scored(rows).scores["worst"] == 0.01
-
-
-def test_a_learner_is_on_the_front_if_none_beats_it_in_both() -> None:
-    assert front({name: place[1:] for name, place in OCRR.items()}) == ["fifo-100", "substrate", "knn-lm"]
 
 
 def test_results_under_other_policies_do_not_beat_each_other_on_the_front() -> None:

@@ -6,15 +6,15 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
-from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from support.chat_server import Chat, chat_server
+from support.serving import serving
 from support.toy_encoder import tiny_bert
 from support.traps import Trap
 
@@ -130,14 +130,10 @@ class TestNames:
     def served(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         folder = tmp_path / "served"
         folder.mkdir()
-        handler = partial(Quiet, directory=str(folder))
-        server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        Thread(target=server.serve_forever, daemon=True).start()
-        for name in ("BANKING77", "CLINC150"):
-            monkeypatch.setattr(intents, name, f"http://127.0.0.1:{server.server_port}/")
-        yield folder
-        server.shutdown()
-        server.server_close()
+        with serving(partial(Quiet, directory=str(folder))) as base:
+            for name in ("BANKING77", "CLINC150"):
+                monkeypatch.setattr(intents, name, f"{base}/")
+            yield folder
 
     def test_files_are_fetched_once_and_checked(self, served, table, tmp_path, monkeypatch):
         for side in ("train", "test"):

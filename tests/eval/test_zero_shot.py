@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 
 from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.errors import BadConfig, IncompatibleStream, IntegrityError
-from driftline.curate.core.registry import HOME
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.encoders import spec_of
 from driftline.curate.release import Release
@@ -21,7 +20,6 @@ from driftline.eval.experiment.settings import spec_of as learner_of
 from driftline.eval.experiment.tune import check_stream
 from driftline.eval.learner import Task
 from driftline.eval.learners.trained_heads import ZeroShot
-from driftline.eval.protocol import PROTOCOLS
 from driftline.eval.run import evaluate
 from driftline.pipelines.cli.app import app
 from driftline.stream_builder.builders.encoded import encode
@@ -33,8 +31,6 @@ CLIP = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "clip_ve
 PLAIN = drifting(width=8, noise=2.0)
 STREAM = described(PLAIN)
 TRAIN, TEST = STREAM.steps[0]["train"], STREAM.steps[0]["test"]
-OURS = [name for name in PROTOCOLS if PROTOCOLS.entry(name).origin == HOME]
-NAMES = ["zero-shot", "text-probe(epochs=3)", "wise-ft(epochs=3)"]
 
 
 def unit(x: Any) -> Any:
@@ -43,7 +39,6 @@ def unit(x: Any) -> Any:
 
 def texts() -> Any:
     """(C, D): the ensemble, written out."""
-    assert STREAM.class_texts is not None
     return unit(np.stack([STREAM.class_texts.x[STREAM.class_texts.y == k].mean(0) for k in range(3)]))
 
 
@@ -55,8 +50,6 @@ def begun(learner: Any) -> Any:
 class TestTexts:
     def test_they_are_stored_and_hashed_and_streams_without_keep_their_hash(self, tmp_path: Path) -> None:
         stored, plain = STREAM.save(tmp_path / "texts"), PLAIN.save(tmp_path / "plain")
-        assert stored.class_texts is not None
-        assert STREAM.class_texts is not None
         assert (stored.class_texts.x == STREAM.class_texts.x).all()
         assert stored.class_texts.prompts.tolist() == STREAM.class_texts.prompts.tolist()
         assert stored.sha256 != plain.sha256
@@ -93,7 +86,6 @@ class TestFromRelease:
         )
         assert result.exit_code == 0, result.output
         stream = Stream.load(tmp_path / "s")
-        assert stream.class_texts is not None
         prompts = Release.open(journey).facts["provenance"]["prompts"]
         assert stream.class_texts.prompts.tolist() == [p for c in stream.classes for p in prompts.get(c, ())]
         assert stream.class_texts.x.shape[1:] == stream.x_shape
@@ -106,7 +98,6 @@ class TestFromRelease:
         templates = ("--template", "a photo of a {}", "--template", "one {}")
         document(*words, "--texts", *templates, "--text-encoder", "clip:driftline-photo-world")
         stream = Stream.load(tmp_path / "s")
-        assert stream.class_texts is not None
         named = [c.replace("_", " ") for c in stream.classes]
         assert stream.class_texts.prompts.tolist() == [t for c in named for t in (f"a photo of a {c}", f"one {c}")]
         assert "another encoder" in inside(*words, "--texts", "--text-encoder", "ngrams:64").stderr
@@ -147,27 +138,10 @@ class TestMethods:
         assert (tip.predict(TEST.x) == votes.argmax(1)).mean() > 0.99
 
     def test_a_class_without_texts_is_never_answered(self) -> None:
-        assert STREAM.class_texts is not None
         learner = ZeroShot()
         learner.begin(Task(3, (8,), class_texts=STREAM.class_texts.of([0, 1])), rng_for(0))
         learner.learn(TRAIN.x, TRAIN.y)
         assert set(learner.predict(TEST.x).tolist()) == {0, 1}
-
-
-SETTINGS: dict[str, dict[str, Any]] = {  # of protocols, for a small stream
-    "near-future": {"batch": 16, "shift": 16}, "ocrr": {"every": 60}, "seq-to-final": {"val_share": 0.2}
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("protocol", OURS)
-def test_they_run_under_every_protocol_with_texts_and_are_skipped_without(protocol: str) -> None:
-    settings = SETTINGS.get(protocol, {})
-    names = [name.partition("(")[0] for name in NAMES] if protocol == "near-future" else NAMES  # which has a budget
-    found = evaluate(STREAM, protocol, names, settings=settings)
-    assert [result["learner"] for result in found["results"]] == names, found["skipped"]
-    without = evaluate(PLAIN, protocol, names, settings=settings)
-    assert [entry["learner"] for entry in without["skipped"]] == names
-    assert all("--texts" in entry["because"] for entry in without["skipped"])
 
 
 def test_images_and_vectors_of_another_width_are_refused() -> None:

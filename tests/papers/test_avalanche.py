@@ -20,8 +20,7 @@ SEEDS = 2  # four are no clearer, and take twice as long
 
 @pytest.fixture(scope="module")
 def measured() -> dict[str, dict[str, float]]:
-    found: dict[str, dict[str, float]] = cross.distances(SEEDS)[0]
-    return found
+    return cross.distances(SEEDS)[0]
 
 
 @pytest.mark.parametrize("name", cross.PAIRS)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from claims.test_first_screen_words import WORLDS, both, screen
+from claims.test_first_screen import WORLDS, both, screen
 
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.encoders import EncoderSpec, Vectors

@@ -56,6 +56,15 @@ def drifting(
     return Stream("drifting", made, [f"class {c}" for c in range(classes)], sha256="drifting")
 
 
+def spaced(stream: Stream, seconds: int, start: int = 0) -> Stream:
+    """The same, with its steps so many seconds further apart, from `start` on."""
+    steps = [
+        replace(s, splits={n: replace(p, time=p.time + start + s.index * seconds) for n, p in s.splits.items()})
+        for s in stream.steps
+    ]
+    return replace(stream, steps=steps, sha256=f"{stream.sha256}-{seconds}")
+
+
 def grouped(stream: Stream) -> Stream:
     """The same, where three samples in a row are of one uploader."""
 
