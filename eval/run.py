@@ -82,7 +82,8 @@ def evaluate(
         failed = of_stream | failed
         if out is not None:
             asked = [*dict.fromkeys(job.name for job in parts[0].jobs), "all"]
-            keep_skipped(out, part.grid.name, part.about(), asked, _skipped(parts, of_stream))
+            about = about_stream(part.stream, part.seeds[0] if len(part.seeds) == 1 else None)
+            keep_skipped(out, part.grid.name, about, asked, _skipped(parts, of_stream))
     runs = [run for key, run in finished if key not in failed]
     on, name = part.stream, part.grid.name
     family = str(on.facts["family"]) if isinstance(stream, Mapping) else ""
@@ -105,10 +106,6 @@ class _Part:
     """of the protocol's settings that have several, as "policy=oracle"; "" if none has"""
     grid: Setup
     jobs: list[Job]
-
-    def about(self) -> dict[str, str]:
-        """What a record of all its runs says about the stream."""
-        return about_stream(self.stream, self.seeds[0] if len(self.seeds) == 1 else None)
 
 
 def _streams(stream: Any, seeds: Any, folder: Path | None, stored: bool) -> list[tuple[Stream, list[int], Path | None]]:

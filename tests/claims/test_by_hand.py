@@ -10,7 +10,7 @@ from driftline.curate.core.seeding import rng_for
 from driftline.curate.release.drift import drift
 from driftline.curate.validation.answers.agreement import Answers, dawid_skene, worker_table
 from driftline.eval.outcomes import check_stream
-from driftline.eval.protocols.ocrr.protocol import scored
+from driftline.eval.protocols.ocrr.protocol import Ocrr
 from driftline.eval.rows import Answers as Outcomes
 from driftline.eval.rows import Row, Run
 from driftline.eval.scoring.comparing import compare, ties_of
@@ -143,7 +143,7 @@ def test_scores_of_recovery_are_the_last_ones_and_the_first_that_reached_a_targe
             for name, right in (("novel", novel), ("original", original), ("stream", 1))
         ]
 
-    found = scored([row for at in ((0, 3, 9), (7, 5, 8), (11, 6, 5), (13, 9, 4)) for row in tests(*at)])
+    found = Ocrr().score([row for at in ((0, 3, 9), (7, 5, 8), (11, 6, 5), (13, 9, 4)) for row in tests(*at)], 1)
     assert (found.scores["novel"], found.scores["original"], found.scores["worst"]) == (0.9, 0.4, 0.4)
     assert (found.scores["corrections_to_50"], found.scores["corrections_to_70"]) == (7, 13)
     assert found.measures["corrections_to_30"] is None, "reached before the first correction"

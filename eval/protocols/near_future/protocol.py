@@ -37,12 +37,6 @@ def running(rows: Sequence[Row], tested_on: str) -> tuple[list[int], list[float]
     return [row.seen for row in tests], (right / n).tolist()
 
 
-def shifts(rows: Sequence[Row]) -> dict[int, float]:
-    """Accuracy at every further shift that was scored."""
-    scored_at = sorted({int(row.tested_on[6:]) for row in rows if row.tested_on.startswith("shift/")})
-    return {s: accuracy(rows, f"shift/{s}") for s in scored_at}
-
-
 def step_tested(row: Row) -> int | None:
     """Of tests on the held-out samples of a period."""
     return int(row.tested_on[10:]) if row.tested_on.startswith("retention/") else None
@@ -70,19 +64,6 @@ def retained(rows: Sequence[Row]) -> dict[int, float]:
     of_last = sorted((int(row.tested_on[10:]), row.n_correct, row.n) for row in tests if row.learned_to == last)
     right, n = (np.cumsum([row[k] for row in of_last]) for k in (1, 2))
     return dict(zip((period for period, *_ in of_last), (right / n).tolist(), strict=True))
-
-
-def scored(rows: Sequence[Row], steps: int) -> Result:
-    """Scores, the accuracy at further shifts, the retention matrix and the running curves."""
-    at, value = running(rows, "near_future")
-    at_online, online = running(rows, "online")
-    scores: dict[str, float | None] = {name: accuracy(rows, name) for name in ("online", "near_future")}
-    measures = {f"shift_{s}": share for s, share in shifts(rows).items()}
-    curve: dict[str, Sequence[float]] = {"at": at, "value": value, "online_at": at_online, "online": online}
-    after = retained(rows)
-    curve |= {"period": list(after), "retention": list(after.values())}
-    final = next(reversed(after.values()), None)
-    return Result(scores | {"retention": final}, measures, retention(rows, steps), curve)
 
 
 LEAST_PREFIX = 2000  # docs/reference/near_future.md has what shorter ones lost
@@ -290,5 +271,14 @@ class NearFuture(Protocol):
             yield from ran.rows
 
     def score(self, rows: Sequence[Row], steps: int) -> Result:
-        """online, near_future, retention; the retention matrix and the running curves."""
-        return scored(rows, steps)
+        """online, near_future, retention; accuracy at further shifts; the retention matrix and the running curves."""
+        at, value = running(rows, "near_future")
+        at_online, online = running(rows, "online")
+        scores: dict[str, float | None] = {name: accuracy(rows, name) for name in ("online", "near_future")}
+        further = sorted({int(row.tested_on[6:]) for row in rows if row.tested_on.startswith("shift/")})
+        measures = {f"shift_{s}": accuracy(rows, f"shift/{s}") for s in further}
+        curve: dict[str, Sequence[float]] = {"at": at, "value": value, "online_at": at_online, "online": online}
+        after = retained(rows)
+        curve |= {"period": list(after), "retention": list(after.values())}
+        final = next(reversed(after.values()), None)
+        return Result(scores | {"retention": final}, measures, retention(rows, steps), curve)

@@ -74,28 +74,6 @@ def score_of_counts(right: Floats, n: Floats) -> Floats:
     return np.asarray(np.fmin.reduce(shares(right, n), -1))
 
 
-def scored(rows: Sequence[Row]) -> Result:
-    """Final accuracies, the lower of both, corrections to N %; accuracies at the start, costs; the curve."""
-    at, novel = curve(rows, "novel")
-    _, original = curve(rows, "original")
-    on_stream = [row for row in rows if row.tested_on == "stream"]
-    tests = [row for row in rows if row.tested_on == "novel"]
-    reached = {n: corrections_to(rows, n / 100) for n in TARGETS}
-    scores: dict[str, float | None] = {
-        "novel": novel[-1],
-        "original": original[-1],
-        "worst": min(novel[-1], original[-1]),
-    }
-    scores |= {REACHED[n].name: reached[n] for n in NAMED}
-    right = sum(row.n_correct for row in on_stream) / sum(row.n for row in on_stream)
-    measures = {"start_novel": novel[0], "start_original": original[0], "on_the_stream": right}
-    measures["corrections"] = float(at[-1])
-    others = {REACHED[n].name: reached[n] for n in TARGETS if n not in NAMED}
-    kept = {key: [getattr(row, key) for row in tests] for key in ("seen", "stored", "recall")}
-    over_corrections: dict[str, Sequence[float]] = {"at": at, "value": novel, "original": original, **kept}
-    return Result(scores, measures | others | _costs(rows), curve=over_corrections)
-
-
 def _costs(rows: Sequence[Row]) -> dict[str, float]:
     """Microseconds of a prediction and of a correction, and the lowest recall of any test."""
     costs = {"recall": min(row.recall for row in rows if row.tested_on != "cost")}
@@ -219,8 +197,26 @@ class Ocrr(Protocol):
         return Path(self.ledger) / f"{kind}{digest}-{of_run}.ledger"
 
     def score(self, rows: Sequence[Row], steps: int) -> Result:
-        """novel, original, worst (the lower of both), corrections_to_50, _70, _90 (None: never); the curve."""
-        return scored(rows)
+        """novel, original, worst (the lower of both), corrections_to_50, _70, _90 (None: never); accuracies at the
+        start, costs; the curve."""
+        at, novel = curve(rows, "novel")
+        _, original = curve(rows, "original")
+        on_stream = [row for row in rows if row.tested_on == "stream"]
+        tests = [row for row in rows if row.tested_on == "novel"]
+        reached = {n: corrections_to(rows, n / 100) for n in TARGETS}
+        scores: dict[str, float | None] = {
+            "novel": novel[-1],
+            "original": original[-1],
+            "worst": min(novel[-1], original[-1]),
+        }
+        scores |= {REACHED[n].name: reached[n] for n in NAMED}
+        right = sum(row.n_correct for row in on_stream) / sum(row.n for row in on_stream)
+        measures = {"start_novel": novel[0], "start_original": original[0], "on_the_stream": right}
+        measures["corrections"] = float(at[-1])
+        others = {REACHED[n].name: reached[n] for n in TARGETS if n not in NAMED}
+        kept = {key: [getattr(row, key) for row in tests] for key in ("seen", "stored", "recall")}
+        over_corrections: dict[str, Sequence[float]] = {"at": at, "value": novel, "original": original, **kept}
+        return Result(scores, measures | others | _costs(rows), curve=over_corrections)
 
 
 def constant_answer(scenario: loop.Scenario) -> float:
