@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from driftline.curate.core.errors import BadInput, BadPlugin, MissingFile, UnknownName
+from driftline.curate.core.errors import BadPlugin, MissingFile, UnknownName
 from driftline.curate.core.registry import HOME
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.release import Release
@@ -66,9 +66,10 @@ def test_imagenet_is_found_below_the_data_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["L", "RGBA", "I;16"])
-def test_images_that_are_not_rgb_are_named(tmp_path: Path, mode: str) -> None:
-    with pytest.raises(BadInput, match=r"\d\.png: an image of mode"):
-        open_dataset(write_folder(tmp_path / "images", mode))
+def test_images_of_other_modes_are_read_as_rgb(tmp_path: Path, mode: str) -> None:
+    x = open_dataset(write_folder(tmp_path / "images", mode), Options(size=8)).train.x[:]
+    assert x.shape[1:] == (8, 8, 3)
+    assert (x[..., 0] == x[..., 2]).all() or mode == "RGBA"
 
 
 def test_a_release_is_a_dataset(journey: Path) -> None:
