@@ -293,4 +293,3 @@ def test_a_stage_inside_is_one_file_and_one_line(tmp_path, fixtures, monkeypatch
         assert done["counts"]["read"] == done["counts"]["kept"] + done["counts"]["dropped"].get("weekend", 0)
         kept = pq.read_table(next(run.path.glob("stages/*_weekday")) / "members.parquet")["id"].to_pylist()
         assert "weekday" in [event["stage"] for event in dl.trace(run, kept[0])["events"]]
-        assert "weekday" in run._repr_html_()

@@ -374,20 +374,6 @@ def test_among_equals_the_older_comes_first(kinds: list[int], k: int) -> None:
     assert memory.search(np.eye(4, dtype=np.float32), k)[1].tolist() == brute(x, np.eye(4), min(k, len(x))).tolist()
 
 
-@pytest.mark.parametrize("block", [1, 8, 256])
-def test_a_stream_of_searches_equals_one_after_the_other(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(knn, "ONE_BY_ONE", block)
-    x = vectors(200)
-    memory, one = Memory(16), Memory(16)
-    found = memory.stream(x, 3)[1]
-    for i in range(200):
-        expected = one.search(x[i : i + 1], 3)[1][0] if i else np.zeros(0, int)
-        assert found[i, : len(expected)].tolist() == expected.tolist()
-        assert (found[i, len(expected) :] == -1).all()
-        one.add(x[i : i + 1])
-    assert memory.n == one.n == 200
-
-
 def test_faiss_names_the_same_neighbours() -> None:
     import faiss
 
