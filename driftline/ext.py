@@ -19,8 +19,6 @@ Every error that driftline raises on purpose is a `DriftlineError(given, expecte
 `driftline` itself is for notebooks; the modules behind both may move.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from driftline.curate.core.lazy_face import lazy_face

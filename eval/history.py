@@ -5,8 +5,6 @@ number only: no attribute, and no array behind an array, leads to later samples 
 which protocols show labels that come later than their samples.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -23,7 +21,7 @@ Array = Any
 Labels = Any
 
 _NUMBERS = count()
-_OPEN: WeakValueDictionary[int, History] = WeakValueDictionary()
+_OPEN: "WeakValueDictionary[int, History]" = WeakValueDictionary()
 
 
 class History:
@@ -42,7 +40,7 @@ class History:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def past(self, start: int, seen: int) -> Past:
+    def past(self, start: int, seen: int) -> "Past":
         """The view of a learner to which samples [start, seen) come as the newest batch."""
         return Past(start, seen, self.number)
 

@@ -5,8 +5,6 @@ records in one place, `Tally`. The records of a run are in `outcomes.parquet` be
 their position in the stream: steps in order, in each step train, val and test.
 """
 
-from __future__ import annotations
-
 import hashlib
 import time
 from collections.abc import Sequence
@@ -127,7 +125,7 @@ def recorded(confidence: Labels) -> npt.NDArray[np.float32]:
     return np.divide(np.rint(confidence * 255), 255, dtype=np.float32, casting="unsafe")
 
 
-def table(rows: Sequence[Row], groups: Labels | None = None) -> pa.Table | None:
+def table(rows: Sequence[Row], groups: Labels | None = None) -> "pa.Table | None":
     """The records of a run's rows as they are stored; the rows' own records become parts of it. None if a row that
     counts right answers has none. groups: (N,) number within the stream of each sample's group, by position.
 
@@ -159,7 +157,7 @@ def table(rows: Sequence[Row], groups: Labels | None = None) -> pa.Table | None:
     return pa.table(columns)
 
 
-def write(path: Path, records: pa.Table | None) -> None:
+def write(path: Path, records: "pa.Table | None") -> None:
     """Write the records, completely or not at all; nothing if there are none. `rows.save` is called next."""
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -4,8 +4,6 @@ A new protocol is a class derived from `Protocol`. `evaluate` takes the class, a
 line in `PROTOCOLS` or an entry point (`driftline.protocols`) gives it a name.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 from abc import ABC, abstractmethod
@@ -249,7 +247,7 @@ class Protocol(ABC):
         """Setting that changes nothing beside the others → why. Who sets it is refused."""
         return {}
 
-    def resolve(self, stream: Stream) -> Protocol:
+    def resolve(self, stream: Stream) -> "Protocol":
         """The same with numbers in place of settings that depend on the stream ("auto"); called after `check`."""
         return self
 
@@ -257,7 +255,7 @@ class Protocol(ABC):
         """Settings that it gives a learner in place of its own defaults; those that a user gives stay."""
         return {}
 
-    def trials(self, stream: Stream, rng: np.random.Generator, seed: int) -> list[tuple[Protocol, Stream]]:
+    def trials(self, stream: Stream, rng: np.random.Generator, seed: int) -> "list[tuple[Protocol, Stream]]":
         """What candidates of settings run on: streams none of whose samples is scored in the run itself, each with its
         protocol; the mean of the scores that choose decides. rng: in the state in which `run` gets it. Default: one
         trial, on three parts of the first step's training data. Raises IncompatibleStream for too few samples."""

@@ -1,8 +1,6 @@
 """What `evaluate` returns: the document of `driftline eval --json`, as data frames, a chart, a page and a notebook's
 table."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -41,7 +39,7 @@ class Results(dict[str, Any]):
         """The learner with the best primary score of its protocol; None without results."""
         return next((place.name for place in ranked(self) if place.best), None)
 
-    def frame(self, by_class: bool = False) -> pd.DataFrame:
+    def frame(self, by_class: bool = False) -> "pd.DataFrame":
         """One row for each learner, score and seed, the best learner first, with the columns of a report's
         scores.csv; value: NaN for a score that the run never reached. Behind them a row for each learner that was
         skipped: the primary score without a value, and the reason in `skipped`.
@@ -61,7 +59,7 @@ class Results(dict[str, Any]):
         columns = [*SCORE_COLUMNS, "skipped"]
         return pd.DataFrame(rows, columns=columns).astype({"value": float, "seed": "Int64"})
 
-    def matrix(self) -> pd.DataFrame:
+    def matrix(self) -> "pd.DataFrame":
         """One row for each learner and step that it learned, the best learner first, one column for each tested step:
         accuracy, mean over seeds, NaN where it was not tested. Empty for a protocol without a matrix."""
         import pandas as pd
@@ -73,7 +71,7 @@ class Results(dict[str, Any]):
         }
         return pd.concat(parts, names=["learner", "trained_to"]) if parts else pd.DataFrame()
 
-    def ageing(self) -> pd.DataFrame:
+    def ageing(self) -> "pd.DataFrame":
         """One row for each learner and age, the best learner first: accuracy with the ends of its 95 % interval, and
         the part of the fall that is the model's own age (`older`); age is in `unit`. Empty where no learner was tested
         after its training."""
@@ -98,7 +96,7 @@ class Results(dict[str, Any]):
             "learner", key=lambda column: column.map(order.index), kind="stable", ignore_index=True
         )
 
-    def outcomes(self) -> pd.DataFrame:
+    def outcomes(self) -> "pd.DataFrame":
         """One row for each test sample and test: learner, seed, test (`tested_on`, `learned_to`), sample (position in
         the stream), id and time of the sample where the stream is known, label, answer (`predicted`), confidence."""
         import pandas as pd
@@ -136,7 +134,7 @@ class Results(dict[str, Any]):
         runs.sort(key=lambda run: stored_name(run.about))  # as rows are read: the page is the same
         return {**self, **document_of(runs, key, self.on, len(runs) > FEW_RUNS, self.control)} if runs else {**self}
 
-    def plot(self, name: str = "") -> Figure:
+    def plot(self, name: str = "") -> "Figure":
         """A chart of the report's pages, for a notebook: the first, or the one of this title, as in
         "cost-against-accuracy". Raises IncompatibleStream without charts, UnknownName for another title."""
         from driftline.eval.reporting.pages import chart

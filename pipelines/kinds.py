@@ -1,7 +1,5 @@
 """Types of parameters that Python and the command line write differently, and what a function reads of them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -56,7 +54,7 @@ def places_of(places: Place | Sequence[Place]) -> list[Path]:
     return [path_of(place) for place in listed]
 
 
-def streams_of(streams: StreamPlaces) -> list[Stream]:
+def streams_of(streams: StreamPlaces) -> "list[Stream]":
     """Those that are given, and those of the folders."""
     from driftline.stream_builder.stream import Stream
 

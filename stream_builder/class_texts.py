@@ -1,7 +1,5 @@
 """Vectors of texts that describe the classes of a stream, by the encoder that made its image vectors."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -53,7 +51,7 @@ class ClassTexts:
         np.add.at(sums, self.y, self.x)
         return unit(sums)
 
-    def of(self, labels: Sequence[int]) -> ClassTexts:
+    def of(self, labels: Sequence[int]) -> "ClassTexts":
         """The texts of some classes; labels[k] becomes class k."""
         new = {label: k for k, label in enumerate(labels)}
         rows = np.flatnonzero(np.isin(self.y, list(new)))

@@ -1,7 +1,5 @@
 """Images that are decoded on access: from tars or files, by position, in bounded memory."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import tarfile
@@ -43,7 +41,7 @@ class LazyImages:
     def __len__(self) -> int:
         return len(self.locations)
 
-    def select(self, positions: Any) -> LazyImages:
+    def select(self, positions: Any) -> "LazyImages":
         """The images at `positions` (a slice or an array), not decoded."""
         return LazyImages(self.files, self.locations[positions], self.size)
 

@@ -1,7 +1,5 @@
 """Split and Step: the labelled samples of one time step, and what their arrays must be for learners."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -55,11 +53,11 @@ class Split:
     def __repr__(self) -> str:
         return f"<Split of {len(self):,} samples {tuple(self.x.shape[1:])}>"
 
-    def part(self, start: int, stop: int) -> Split:
+    def part(self, start: int, stop: int) -> "Split":
         """Samples [start, stop), as views; lazy images are not decoded."""
         return self.take(slice(start, stop))
 
-    def take(self, positions: Array | slice) -> Split:
+    def take(self, positions: Array | slice) -> "Split":
         """The samples at `positions`, in that order; lazy images are not decoded."""
         columns = {name: column[positions] for name, column in self._carried().items()}
         return Split(pick(self.x, positions), self.y[positions], self.ids[positions], **columns)
@@ -134,11 +132,11 @@ class Step:
         first, last = (datetime.fromtimestamp(int(end), UTC).strftime("%Y-%m-%d") for end in ends)
         return first, last
 
-    def visible(self) -> Step:
+    def visible(self) -> "Step":
         """What a learner may see: train and val, never test."""
         return replace(self, splits={k: v for k, v in self.splits.items() if k != "test"})
 
-    def past(self) -> Step:
+    def past(self) -> "Step":
         """The whole step as training data, for protocols that train on a step after testing on it."""
         return replace(self, splits={"train": self.everything()})
 

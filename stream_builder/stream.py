@@ -1,7 +1,5 @@
 """Stream: labelled samples in time order. `eval` reads streams only through this module and `measures`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -63,7 +61,7 @@ class Stream(Sequence[Step]):
         """All steps' samples of one split, in time order. Raises IncompatibleStream if a step does not have it."""
         return join([step[split] for step in self.steps])
 
-    def frame(self) -> pd.DataFrame:
+    def frame(self) -> "pd.DataFrame":
         """One row for each sample, without its features: step, split, id, label, class, time (NaT where not known)."""
         import pandas as pd
 
@@ -105,7 +103,7 @@ class Stream(Sequence[Step]):
         any step; None if the source names neither."""
         return splitting.shared_with_training(self.steps)
 
-    def resplit(self, share: float, rng: np.random.Generator, grouped: bool = True) -> Stream:
+    def resplit(self, share: float, rng: np.random.Generator, grouped: bool = True) -> "Stream":
         """A new split into train and test, stratified by step and class; `share` of the samples are test samples.
 
         grouped: samples of one uploader, and near copies, are on one side in all steps, if they are known. Raises
@@ -119,17 +117,17 @@ class Stream(Sequence[Step]):
         columns = [split.test_in for step in self.steps for split in step.splits.values()]
         return min((0 if column is None else column.shape[1] for column in columns), default=0)
 
-    def published(self, number: int) -> Stream:
+    def published(self, number: int) -> "Stream":
         """The stream with published split `number`, 0 … K - 1."""
         wholes = [step.everything() for step in self.steps]
         tested = [whole.test_in[:, number] for whole in wholes if whole.test_in is not None]
         return replace(self, steps=list(map(splitting.with_test, self.steps, wholes, tested)))
 
-    def hashed(self) -> Stream:
+    def hashed(self) -> "Stream":
         """The same stream with its hash."""
         return self if self.sha256 else replace(self, sha256=storage.described(self)["sha256"])
 
-    def save(self, folder: str | Path, facts: Mapping[str, Any] | None = None) -> Stream:
+    def save(self, folder: str | Path, facts: Mapping[str, Any] | None = None) -> "Stream":
         """Write the stream into a new folder; returns it, opened there, with its hash. facts: instead of its own.
 
         The facts that are written also say what `shared_with_training` and `ties` measure. Raises BadConfig for a
@@ -142,7 +140,7 @@ class Stream(Sequence[Step]):
         return Stream.load(folder)
 
     @classmethod
-    def load(cls, folder: str | Path) -> Stream:
+    def load(cls, folder: str | Path) -> "Stream":
         """Open a stream folder; arrays are memory-mapped.
 
         Raises MissingFile, or IntegrityError for an array that is missing or has another length than stream.json says.

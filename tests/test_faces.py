@@ -1,7 +1,5 @@
 """Public faces: what they offer to type checkers is what they offer at run time, and nothing is imported early."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import inspect

@@ -1,7 +1,5 @@
 """Settings of bucket."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Annotated, Any, Literal
@@ -36,7 +34,7 @@ class BucketSettings(Section):
     """buckets without labels, kept for pre-training (CLEAR: the first)"""
 
     @model_validator(mode="after")
-    def _is_complete(self) -> BucketSettings:
+    def _is_complete(self) -> "BucketSettings":
         if self.kind in ("cuts", "spans") and not getattr(self, self.kind):
             raise ValueError(f"kind is {self.kind!r} and {self.kind} is empty. Expected at least one")
         return self

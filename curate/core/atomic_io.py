@@ -1,7 +1,5 @@
 """Files that are either complete or absent: write to a temporary name, fsync, rename."""
 
-from __future__ import annotations
-
 import csv
 import errno
 import glob
@@ -183,7 +181,7 @@ def check_version(path: Path, writer: str, reader: str, way_out: str) -> None:
 
 
 def write_parquet(
-    path: Path, table: pa.Table, repeated: Sequence[str] | None = None, compression: str = "zstd"
+    path: Path, table: "pa.Table", repeated: Sequence[str] | None = None, compression: str = "zstd"
 ) -> None:
     """Write a table as Parquet; with one pyarrow version, the same table gives the same bytes.
 
@@ -195,7 +193,7 @@ def write_parquet(
         _write_table(table, file, columns, compression)
 
 
-def _write_table(table: pa.Table, file: IO[Any], columns: Any = True, compression: str = "zstd") -> None:
+def _write_table(table: "pa.Table", file: IO[Any], columns: Any = True, compression: str = "zstd") -> None:
     import pyarrow.parquet as pq
 
     pq.write_table(table, file, compression=compression, row_group_size=65_536, use_dictionary=columns)
@@ -210,7 +208,7 @@ def write_secret(path: Path, value: Any) -> None:
             file.write((value if isinstance(value, str) else _json_text(value)).encode())
 
 
-def write_array(path: Path, array: npt.NDArray[Any]) -> None:
+def write_array(path: Path, array: "npt.NDArray[Any]") -> None:
     """Write a `.npy` file (no pickle), completely or not at all."""
     import numpy as np
 

@@ -8,8 +8,6 @@
 The imports for type checkers are the only declaration: the interpreter reads them, too.
 """
 
-from __future__ import annotations
-
 import importlib
 import re
 import sys

@@ -1,8 +1,6 @@
 """Vectors on disk: the output of an embed stage, memory-mapped, with ids and buckets; and vectors that were computed
 elsewhere, in the same layout, which is clip-retrieval's."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -83,7 +81,7 @@ class Store:
         return len(self.buckets)
 
     @staticmethod
-    def open(folder: Path) -> Store:
+    def open(folder: Path) -> "Store":
         """Open the folder of an embed stage: `img_emb/*.npy`, `metadata/*.parquet` (id, bucket, fault)."""
         files, buckets, ids = [], [], []
         for table, file in parts(folder):

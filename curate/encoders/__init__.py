@@ -4,8 +4,6 @@ A new encoder is a class derived from `Encoder`: one file here and one line in `
 package in the group `driftline.encoders`, or any importable class named as `package.module:Name`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal

@@ -1,7 +1,5 @@
 """Cells of strangers' tables, whole columns of Arrow at a time: what is nothing, a text, a number, a truth, a time."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
@@ -155,7 +153,7 @@ class Times(NamedTuple):
             raise BadInput(problem, expected, way_out or "Convert the column to dates.")
         return next(unit for unit, parts in UNITS.items() if parts == factor)
 
-    def dated(self, unit: str) -> Times:
+    def dated(self, unit: str) -> "Times":
         """In seconds, with numbers of a unit of `UNITS` or `CALENDARS`; from 1000 to 2999 they are years."""
         value, form, precision = self.value.copy(), self.form.copy(), self.precision.copy()
         form[(form == AS_NUMBER) & np.isin(value, SENTINELS)] = NO_TIME

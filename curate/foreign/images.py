@@ -3,8 +3,6 @@
 `prepared` gives every picture upright (EXIF), in RGB of 8 bits, without transparency: what a person sees, a model sees.
 """
 
-from __future__ import annotations
-
 import io
 import logging
 import re
@@ -57,7 +55,7 @@ class NotRGB(BadInput):
 class Picture:
     """An image as people see it."""
 
-    image: Image
+    image: "Image"
     """decoded, RGB"""
     steps: tuple[str, ...] = ()
     """what was done to the stored pixels, in words"""
@@ -70,7 +68,7 @@ class Picture:
 
 
 @contextmanager
-def open_image(source: bytes | Path, what: object) -> Iterator[Image]:
+def open_image(source: bytes | Path, what: object) -> "Iterator[Image]":
     """A Pillow image, for the block in which it is decoded. what: its name, for messages.
 
     Raises BadInput for bytes that are no image, whatever the decoder says, and for an image whose pixels times scans
@@ -90,7 +88,7 @@ def open_image(source: bytes | Path, what: object) -> Iterator[Image]:
         raise BadInput(f"{what} cannot be decoded ({reason(error)}).", "Expected an image.") from None
 
 
-def open_bytes(data: bytes) -> Image:
+def open_bytes(data: bytes) -> "Image":
     """A Pillow image, opened by the decoder that its first bytes name. Raises as Pillow does, and BadInput for a format
     whose extra is not installed."""
     import PIL.Image
@@ -104,18 +102,18 @@ def open_bytes(data: bytes) -> Image:
     return PIL.Image.open(io.BytesIO(data), formats=kinds)
 
 
-def as_rgb(image: Image) -> Image:
+def as_rgb(image: "Image") -> "Image":
     """An opened image in RGB, decoded and upright: the one place that says how."""
     return prepared(image).image
 
 
-def read_rgb(source: bytes | Path, what: object) -> Image:
+def read_rgb(source: bytes | Path, what: object) -> "Image":
     """An image in RGB, decoded and upright. Raises as `open_image`."""
     with open_image(source, what) as image:
         return as_rgb(image)
 
 
-def square(image: Image, edge: int) -> npt.NDArray[np.uint8]:
+def square(image: "Image", edge: int) -> "npt.NDArray[np.uint8]":
     """(edge, edge, 3): an opened image in RGB, its shorter edge resized to `edge`, the centre cropped."""
     import numpy as np
     from PIL.Image import Resampling
@@ -124,7 +122,7 @@ def square(image: Image, edge: int) -> npt.NDArray[np.uint8]:
     return np.asarray(fit(as_rgb(image), (edge, edge), Resampling.BICUBIC))
 
 
-def prepared(image: Image) -> Picture:
+def prepared(image: "Image") -> Picture:
     """An opened image as people see it: of several frames the first that is not blank, in RGB, upright.
 
     Transparent parts show white. Grey of 9 to 16 bits is scaled from all that its bits can hold. CMYK is converted by
@@ -153,12 +151,12 @@ def prepared(image: Image) -> Picture:
     return Picture(first.image, (FIRST, *first.steps), first.swapped)
 
 
-def _is_blank(image: Image) -> bool:
+def _is_blank(image: "Image") -> bool:
     """Whether all pixels have one colour."""
     return all(channel.getextrema()[0] == channel.getextrema()[1] for channel in image.split())
 
 
-def _frame(image: Image) -> Picture:
+def _frame(image: "Image") -> Picture:
     """The current frame."""
     turned = image.info.get("original_orientation") or 1  # by the decoder of HEIC
     turned = orientation_of(image) if image.format == "TIFF" else turned  # by Pillow, when it decodes
@@ -181,7 +179,7 @@ def _frame(image: Image) -> Picture:
     return Picture(rgb, tuple(steps), orientation > 4)
 
 
-def orientation_of(image: Image) -> int:
+def orientation_of(image: "Image") -> int:
     """EXIF's orientation of an opened image: 2 to 8; 1 for upright, and where it is missing, damaged or another."""
     if image.format == "JXL":  # its decoder turns, and the copy in EXIF must not count (ISO/IEC 18181-1, D.3)
         return 1
@@ -193,7 +191,7 @@ def orientation_of(image: Image) -> int:
     return 1
 
 
-def shown_alike(image: Image) -> bool:
+def shown_alike(image: "Image") -> bool:
     """Whether an opened image is one that every reader shows alike, by its header alone: most photos are not decoded to
     know it. False: `prepared` says."""
     still = image.format in ("JPEG", "PNG") and not getattr(image, "is_animated", False)
@@ -202,7 +200,7 @@ def shown_alike(image: Image) -> bool:
     return still and plain and orientation_of(image) == 1
 
 
-def _colours(image: Image) -> tuple[Image, list[str]]:
+def _colours(image: "Image") -> "tuple[Image, list[str]]":
     """A decoded image in RGB, and what was done."""
     if image.mode in GREY:
         return _scaled(image)
@@ -219,13 +217,13 @@ def _colours(image: Image) -> tuple[Image, list[str]]:
     return image.convert("RGB"), []
 
 
-def _over_white(rgba: Image) -> Image:
+def _over_white(rgba: "Image") -> "Image":
     import PIL.Image
 
     return PIL.Image.alpha_composite(PIL.Image.new("RGBA", rgba.size, (*BEHIND, 255)), rgba).convert("RGB")
 
 
-def _by_profile(image: Image) -> Image | None:
+def _by_profile(image: "Image") -> "Image | None":
     """A CMYK image in sRGB by its ICC profile; None without one that can be used."""
     profile = image.info.get("icc_profile")
     with suppress(Exception):  # a damaged profile, or one of other colours
@@ -237,7 +235,7 @@ def _by_profile(image: Image) -> Image | None:
     return None
 
 
-def _scaled(image: Image) -> tuple[Image, list[str]]:
+def _scaled(image: "Image") -> "tuple[Image, list[str]]":
     """Grey of 9 to 16 bits as RGB, by all that its bits can hold. Raises NotRGB for more bits and for floats."""
     import numpy as np
     import PIL.Image
@@ -260,7 +258,7 @@ def _scaled(image: Image) -> tuple[Image, list[str]]:
     return PIL.Image.fromarray(grey).convert("RGB"), steps
 
 
-def work(data: bytes, image: Image) -> str | None:
+def work(data: bytes, image: "Image") -> str | None:
     """None for an image that may be decoded; else its size and number of scans.
 
     A decoder visits every pixel in each scan of a progressive JPEG: a file of some hundred kilobytes may hold a

@@ -1,7 +1,5 @@
 """HTML of objects in a notebook: tables of escaped text and inline thumbnails."""
 
-from __future__ import annotations
-
 import base64
 import importlib
 import io
@@ -70,7 +68,7 @@ def table(title: str, heads: Sequence[object], rows: Sequence[Sequence[object]],
 
 
 @cache
-def _template() -> Template:
+def _template() -> "Template":
     from jinja2 import Environment, StrictUndefined
 
     text = files("driftline.curate.foreign").joinpath("templates/table.html.j2").read_text(encoding="utf-8")

@@ -1,7 +1,5 @@
 """Download files from S3: in ranges, so that an interrupted download continues, with size and checksum verified."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Callable
@@ -40,7 +38,7 @@ class S3(Section):
     """MD5 of the file, checked after the download (null: the server's ETag, if it is an MD5)"""
 
     @model_validator(mode="after")
-    def _names_who_pays(self) -> S3:
+    def _names_who_pays(self) -> "S3":
         if self.requester_pays and self.profile is None:
             raise ValueError("requester_pays is true without a profile. Expected the profile of the account that pays")
         return self

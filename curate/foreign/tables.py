@@ -1,7 +1,5 @@
 """Parquet files from outside, checked when they are opened."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -48,7 +46,7 @@ class BoundedParquet:
         self.groups: int = self.file.num_row_groups
         self.rows: int = self.file.metadata.num_rows
 
-    def __enter__(self) -> BoundedParquet:
+    def __enter__(self) -> "BoundedParquet":
         return self
 
     def __exit__(self, *_: object) -> None:

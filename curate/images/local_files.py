@@ -1,8 +1,6 @@
 """Images on this machine: files, cells of Parquet and Arrow files (`FILE#COLUMN#ROW`), and every file below a folder:
 photos by their first bytes, companions of photos by kind, and what is no photo."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections import Counter, defaultdict
@@ -33,7 +31,7 @@ def cell_path(file: Path, column: str, row: int) -> str:
     return f"{file}#{column}#{row}"
 
 
-def read_local(part: pa.Table, most: int, keep: Keep) -> None:
+def read_local(part: "pa.Table", most: int, keep: Keep) -> None:
     """Call `keep(row, bytes, reason, detail)` for every row of `part` that has a path.
 
     Of a file with more than `most` bytes, `most` + 1 are read.

@@ -4,8 +4,6 @@ The hash is the usual pHash of 64 bits: luminance, 32 × 32 by area, discrete co
 frequencies compared with their median. Hashes of copies that were resized or compressed again differ in a few bits.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -31,7 +29,7 @@ SURE_BITS, CROWD = 4, 2  # see `copies_by_hash`
 FEW_BITS = 6  # with more bits the parts of a hash are too short to be selective
 
 
-def perceptual_hashes(batch: torch.Tensor) -> Hashes:
+def perceptual_hashes(batch: "torch.Tensor") -> Hashes:
     """uint8 torch tensor (N, 3, H, W) → (N,) uint64."""
     import torch
     from torch.nn.functional import adaptive_avg_pool2d
@@ -46,7 +44,7 @@ def perceptual_hashes(batch: torch.Tensor) -> Hashes:
     return np.asarray((bits * powers).sum(1, dtype=np.uint64), np.uint64)
 
 
-def thumbnail(data: bytes, decoded: Image.Image | None = None) -> torch.Tensor:
+def thumbnail(data: bytes, decoded: "Image.Image | None" = None) -> "torch.Tensor":
     """The image, squeezed to a (3, THUMB, THUMB) uint8 torch tensor, as input of `perceptual_hashes`.
 
     decoded: the image in RGB, where it is at hand; it is used where it is what would be decoded here. JPEG decoders

@@ -1,7 +1,5 @@
 """MoCo v2: a query encoder, a key encoder (its moving average), a queue of keys [He et al. 2020; Chen et al. 2020]."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,19 +15,19 @@ class Moco:
     """The networks and the queue."""
 
     recipe: Recipe
-    query: nn.ModuleDict
+    query: "nn.ModuleDict"
     """module with `backbone` (timm) and `head`, a projection of two layers"""
-    key: nn.ModuleDict
+    key: "nn.ModuleDict"
     """the same"""
-    queue: Tensor
+    queue: "Tensor"
     """(K, width), unit rows"""
-    owner: Tensor
+    owner: "Tensor"
     """(K,) int64, the image of each row"""
     at: int = 0
     """row of the queue for the next keys"""
 
     @classmethod
-    def new(cls, recipe: Recipe, queue: int, seed: int, device: str) -> Moco:
+    def new(cls, recipe: Recipe, queue: int, seed: int, device: str) -> "Moco":
         """Random weights, and a queue of random unit vectors."""
         import timm
         import torch
@@ -45,7 +43,7 @@ class Moco:
         encoder = nn.ModuleDict({"backbone": query, "head": head}).to(device).to(memory_format=torch.channels_last)
         return cls(recipe, encoder, copy.deepcopy(encoder).requires_grad_(False), rows.to(device), owner)
 
-    def loss(self, first: Tensor, second: Tensor, order: Tensor, images: Tensor) -> tuple[Any, Tensor]:
+    def loss(self, first: "Tensor", second: "Tensor", order: "Tensor", images: "Tensor") -> "tuple[Any, Tensor]":
         """(InfoNCE of query and key views (N, 3, S, S) of `images` (N,) int64, keys (N, width)).
 
         The keys are computed in another order (N,), so that their groups for normalisation differ from the queries'.
@@ -57,11 +55,11 @@ class Moco:
             k = self._groups(self.key, second[order])[torch.argsort(order)]
         return info_nce(q, k, self.queue, self.recipe.temperature, images[:, None] == self.owner), k
 
-    def keys(self, x: Tensor) -> Tensor:
+    def keys(self, x: "Tensor") -> "Tensor":
         """Embeddings (N, width) by the key encoder."""
         return self._groups(self.key, x)
 
-    def _groups(self, network: nn.ModuleDict, x: Tensor) -> Tensor:
+    def _groups(self, network: "nn.ModuleDict", x: "Tensor") -> "Tensor":
         """Embeddings (N, width), unit length; each group of the batch is normalised separately."""
         import torch
 
@@ -78,7 +76,7 @@ class Moco:
             targets = [p.data for p in self.query.parameters()]
             torch._foreach_lerp_(weights, targets, 1 - self.recipe.key_momentum)
 
-    def enqueue(self, keys: Tensor, images: Tensor) -> None:
+    def enqueue(self, keys: "Tensor", images: "Tensor") -> None:
         """Replace the oldest keys of the queue by those of `images` (N,) int64."""
         n = min(len(keys), len(self.queue))
         first = min(n, len(self.queue) - self.at)
@@ -88,7 +86,7 @@ class Moco:
         self.at = (self.at + n) % len(self.queue)
 
 
-def info_nce(q: Tensor, k: Tensor, queue: Tensor, temperature: float, own: Tensor) -> Tensor:
+def info_nce(q: "Tensor", k: "Tensor", queue: "Tensor", temperature: float, own: "Tensor") -> "Tensor":
     """Mean of −log exp(q·k₊/τ) / (exp(q·k₊/τ) + Σ exp(q·k₋/τ)) [He et al. 2020, eq. 1].
 
     own: (N, K) bool, keys of earlier views of the query's image: they are no negatives. The reference code compares

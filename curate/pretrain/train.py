@@ -1,7 +1,5 @@
 """Pre-training: epochs, updates, state after every epoch from which an interrupted training continues."""
 
-from __future__ import annotations
-
 import math
 import os
 import time
@@ -80,7 +78,7 @@ class ProcessGroup:
     """number of processes"""
 
     @classmethod
-    def join(cls, device: str) -> ProcessGroup:
+    def join(cls, device: str) -> "ProcessGroup":
         """Connect to the other processes, if there are any."""
         import torch.distributed as dist
 
@@ -109,7 +107,7 @@ class ProcessGroup:
                 dist.all_reduce(p.grad)
                 p.grad /= self.size
 
-    def all_gather(self, part: Tensor) -> Tensor:
+    def all_gather(self, part: "Tensor") -> "Tensor":
         """The rows of all processes, in order of rank."""
         import torch
         import torch.distributed as dist
@@ -208,7 +206,7 @@ def _finish(out: Path, moco: Moco, facts: dict[str, Any]) -> None:
     (out / STATE).unlink(missing_ok=True)
 
 
-def _resume(path: Path, key: str, training: Training) -> tuple[list[float], list[tuple[int, float]], float]:
+def _resume(path: Path, key: str, training: "Training") -> tuple[list[float], list[tuple[int, float]], float]:
     """(losses, probed accuracies, seconds) of the state file, if there is one; restores `training` from it."""
     import torch
 
@@ -302,17 +300,17 @@ class Training:
         self.moco.enqueue(self.group.all_gather(keys), self.numbers(chosen))
         return float(loss.detach())
 
-    def numbers(self, positions: Positions) -> Tensor:
+    def numbers(self, positions: Positions) -> "Tensor":
         """Positions as int64 on the device."""
         import torch
 
         return torch.from_numpy(np.asarray(positions, np.int64)).to(self.device)
 
-    def images(self, positions: Positions) -> Tensor:
+    def images(self, positions: Positions) -> "Tensor":
         """Some of the training images, as from `floats`."""
         return self.floats(self.x[positions])
 
-    def floats(self, x: Images) -> Tensor:
+    def floats(self, x: Images) -> "Tensor":
         """uint8 (n, room, room, 3) → (n, 3, room, room) float32, 0 … 255, on the device."""
         import torch
 

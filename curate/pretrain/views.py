@@ -6,8 +6,6 @@ torchvision: values are clamped once at the end, and the order of the colour cha
 brightness, contrast).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
@@ -48,7 +46,7 @@ class ViewParameters:
     contrast: Numbers
     """factor; 1: unchanged"""
 
-    def part(self, start: int, stop: int) -> ViewParameters:
+    def part(self, start: int, stop: int) -> "ViewParameters":
         """Views [start, stop)."""
         return ViewParameters(*(getattr(self, f.name)[start:stop] for f in fields(self)))
 
@@ -98,7 +96,7 @@ def hue_rotations(angles: Numbers) -> Numbers:
     return np.asarray(np.linalg.inv(TO_YIQ) @ turn @ TO_YIQ)
 
 
-def resampling_matrices(starts: torch.Tensor, lengths: torch.Tensor, size: int, room: int) -> torch.Tensor:
+def resampling_matrices(starts: "torch.Tensor", lengths: "torch.Tensor", size: int, room: int) -> "torch.Tensor":
     """(N, size, room): bilinear resampling of [start, start + length) of `room` pixels to `size`, with the
     antialiasing of PIL (a triangle filter as wide as the scale). Rows sum to 1."""
     import torch
@@ -112,7 +110,7 @@ def resampling_matrices(starts: torch.Tensor, lengths: torch.Tensor, size: int, 
     return weights / weights.sum(2, keepdim=True)
 
 
-def blur_matrices(sigmas: torch.Tensor, size: int) -> torch.Tensor:
+def blur_matrices(sigmas: "torch.Tensor", size: int) -> "torch.Tensor":
     """(N, size, size): Gaussian blur along an axis, renormalised at the edges; sigma 0: unchanged."""
     import torch
 
@@ -122,7 +120,7 @@ def blur_matrices(sigmas: torch.Tensor, size: int) -> torch.Tensor:
     return weights / weights.sum(2, keepdim=True)
 
 
-def render_views(x: torch.Tensor, parameters: ViewParameters, size: int) -> torch.Tensor:
+def render_views(x: "torch.Tensor", parameters: ViewParameters, size: int) -> "torch.Tensor":
     """x: (N, 3, room, room) float tensor, 0 … 255 → (N, 3, size, size), normalised, on the same device."""
     import torch
 

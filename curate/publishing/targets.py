@@ -6,8 +6,6 @@ of the revision that was there when the upload began.
 `s3:BUCKET/PREFIX`: each version in a folder of its own; SHA256SUMS is written last and marks it as complete.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -51,7 +49,7 @@ def hub(plan: Plan, place: str, settings: Settings) -> Published:
     return published
 
 
-def _commit(api: HfApi, plan: Plan, place: str) -> Published:
+def _commit(api: "HfApi", plan: Plan, place: str) -> Published:
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
     info = api.repo_info(place, **DATASET)
@@ -73,7 +71,7 @@ def _commit(api: HfApi, plan: Plan, place: str) -> Published:
     return Published(address, len(changed), len(gone), public=not info.private)
 
 
-def _published(api: HfApi, place: str, revision: str | None) -> tuple[dict[str, str], str | None]:
+def _published(api: "HfApi", place: str, revision: str | None) -> tuple[dict[str, str], str | None]:
     """Checksums of the version that is there, and its number; ({}, None) if there is none of driftline."""
     from huggingface_hub.errors import RemoteEntryNotFoundError
 

@@ -1,7 +1,5 @@
 """The release: format, verification, and everything that writes one. Other packages import only what is named here."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from driftline.curate.core.lazy_face import lazy_face

@@ -13,8 +13,6 @@ BUCKETS.json        hashes of what each bucket consists of
 SHA256SUMS          of every other file; written last
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -172,12 +170,12 @@ class Release:
     def __repr__(self) -> str:
         return f"<Release {self.path}: {self.facts['images']:,} images>"
 
-    def frame(self) -> pd.DataFrame:
+    def frame(self) -> "pd.DataFrame":
         """One row for each image: id, bucket, label, splits and what is known of it."""
         return self.table.to_pandas()
 
     @classmethod
-    def open(cls, path: str | Path) -> Release:
+    def open(cls, path: str | Path) -> "Release":
         """Open a release folder, or a run folder with a published release.
 
         Raises MissingFile if there is none, BadInput for another format, IntegrityError if counts differ.

@@ -3,8 +3,6 @@
 The record of a tar is written after it: a tar with a record is complete and is not written again.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -39,7 +37,7 @@ class FetchedImages:
     """id → shard and name there"""
 
     @classmethod
-    def open(cls, folder: Path, members: Path, wanted: Collection[str]) -> FetchedImages:
+    def open(cls, folder: Path, members: Path, wanted: Collection[str]) -> "FetchedImages":
         """Open the images `wanted`. members: Parquet table with id, shard and member of all images."""
         table = pq.read_table(members, columns=["id", "shard", "member"])
         chosen = table.filter(pc.is_in(table["id"], value_set=pa.array(sorted(wanted), pa.string())))
@@ -63,11 +61,11 @@ class FetchedImages:
         shown, _ = plain_bytes(data)
         return shown, plain_extension(shown) or extension
 
-    def renamed(self, names: Mapping[str, str]) -> FetchedImages:
+    def renamed(self, names: Mapping[str, str]) -> "FetchedImages":
         """The same images by other ids. names: id → the new one."""
         return FetchedImages(self.folder, {names.get(id_, id_): place for id_, place in self.members.items()})
 
-    def subset(self, ids: Collection[str]) -> FetchedImages:
+    def subset(self, ids: Collection[str]) -> "FetchedImages":
         """The source restricted to some ids."""
         return FetchedImages(self.folder, {id_: self.members[id_] for id_ in ids})
 

@@ -3,8 +3,6 @@
 No test image of any split is among them, no photo by its uploader, no near copy of it.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -63,7 +61,7 @@ class Tested:
     @classmethod
     def of(
         cls, rows: Sequence[Mapping[str, Any]], splits: Mapping[str, Sequence[str]], bits: int = SURE_BITS
-    ) -> Tested:
+    ) -> "Tested":
         """rows: N dicts with id, user, sha256, source_sha256. splits: name → (N,) "train" or "test"."""
         tested = [row for i, row in enumerate(rows) if any(sides[i] == "test" for sides in splits.values())]
         return cls(
@@ -74,7 +72,7 @@ class Tested:
         )
 
     @classmethod
-    def of_release(cls, release: Release) -> Tested:
+    def of_release(cls, release: Release) -> "Tested":
         """Of all splits of a release."""
         columns = ("id", "user", "sha256", "source_sha256")
         rows = [dict(zip(columns, values, strict=True)) for values in rows_of(release.table, *columns)]

@@ -10,8 +10,6 @@ Additional rules, off by default: a maximum per uploader, no near copies, a marg
 shares of the bucket's time span. An image that fails one of them is replaced by the next in the list.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Settings of retrieve: concepts, and CLEAR's rules with additions of driftline that are off by default."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -76,7 +74,7 @@ class RetrieveSettings(Section):
     """MiB for the lists while searching; longer ones lie in a temporary file, and the vectors are still read once"""
 
     @model_validator(mode="after")
-    def _makes_sense(self) -> RetrieveSettings:
+    def _makes_sense(self) -> "RetrieveSettings":
         names = [c.name for c in self.concepts]
         if len(set(names)) != len(names):
             raise ValueError(f"two concepts have the same name: {sorted({n for n in names if names.count(n) > 1})}")

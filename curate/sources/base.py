@@ -1,7 +1,5 @@
 """The base class of sources: a section of the run file that yields records of the column contract."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -55,7 +53,7 @@ class Source(Section):
         """The files and folders whose change makes the table stale."""
 
     @abstractmethod
-    def batches(self, rows: int = 65_536, skip: int = 0, at: Workplace = HERE) -> Iterator[pa.RecordBatch]:
+    def batches(self, rows: int = 65_536, skip: int = 0, at: Workplace = HERE) -> "Iterator[pa.RecordBatch]":
         """Yield at most `rows` records of `metadata.schema.SOURCE` at a time, in source order, without the first
         `skip`.
 

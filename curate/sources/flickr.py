@@ -5,8 +5,6 @@ only a part, and `total` cannot be trusted. So a window is halved until its tota
 second, then divided by licence. For every window, the promised and the received number of photos are kept.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -59,7 +57,7 @@ class Window:
     licences: tuple[str, ...]
     """Flickr's ids"""
 
-    def parts(self) -> list[Window]:
+    def parts(self) -> "list[Window]":
         """Its halves; of a window of one second, one window for each licence; of one licence, nothing."""
         if self.end - self.start > 1:
             middle = (self.start + self.end) // 2
@@ -96,7 +94,7 @@ class Flickr(Source):
     records_version: ClassVar[int] = 3
 
     @model_validator(mode="after")
-    def _is_not_empty(self) -> Flickr:
+    def _is_not_empty(self) -> "Flickr":
         if self.start >= self.end:
             raise ValueError(f"The span [{self.start}, {self.end}) is empty. Expected start < end")
         return self
@@ -134,7 +132,7 @@ class Flickr(Source):
             problem = "Flickr's answer is empty: it has no photos in this span."
             raise BadInput(problem, "Expected at least one.", "Widen collection.start and collection.end.")
 
-    def _licences(self, api: Api, ledger: Path) -> Licences:
+    def _licences(self, api: "Api", ledger: Path) -> Licences:
         """The licences whose photos are listed. Flickr is asked once a run, and again for an id that was not there.
         Raises BadConfig for one that Flickr does not have."""
         path = ledger / "licences.json"
@@ -169,7 +167,7 @@ class Flickr(Source):
             moment = end
         return windows
 
-    def _windows(self, api: Api, window: Window, ledger: Path) -> Iterator[list[Any]]:
+    def _windows(self, api: "Api", window: Window, ledger: Path) -> Iterator[list[Any]]:
         """Photos of each window that could be read whole, in order of time."""
         path = ledger / window.name()
         if not path.is_file():
@@ -181,7 +179,7 @@ class Flickr(Source):
         else:
             yield answer["photos"]
 
-    def _ask(self, api: Api, window: Window) -> dict[str, Any]:
+    def _ask(self, api: "Api", window: Window) -> dict[str, Any]:
         """One window: its photos, or {"halved": True} if it is too large to be complete."""
         arguments = {
             **self.search,

@@ -1,7 +1,5 @@
 """A folder of photos: the date is the camera's own (EXIF), a sidecar's, or one in the path."""
 
-from __future__ import annotations
-
 import json
 import os
 import warnings
@@ -73,13 +71,13 @@ class Folder(FileSource):
             )
         return folder
 
-    def batches(self, rows: int = 65_536, skip: int = 0, at: Workplace = HERE) -> Iterator[pa.RecordBatch]:
+    def batches(self, rows: int = 65_536, skip: int = 0, at: Workplace = HERE) -> "Iterator[pa.RecordBatch]":
         """Yield one record a photo file; a file that is not an image keeps its place and carries a fault."""
         files = self._photos(at)
         for start in range(skip, len(files.photos), rows):
             yield self._records(files, range(start, min(start + rows, len(files.photos))), at)
 
-    def spread(self, most: int, at: Workplace = HERE) -> tuple[pa.RecordBatch, Files]:
+    def spread(self, most: int, at: Workplace = HERE) -> "tuple[pa.RecordBatch, Files]":
         """At most `most` records, evenly spread over all, and every file below the folder."""
         files = self._photos(at)
         n = len(files.photos)
@@ -97,7 +95,7 @@ class Folder(FileSource):
             )
         return files
 
-    def _records(self, files: Files, rows: range, at: Workplace) -> pa.RecordBatch:
+    def _records(self, files: Files, rows: range, at: Workplace) -> "pa.RecordBatch":
         from driftline.curate.metadata.schema import batch_of
 
         root, photos = self._root(at), list(files.photos.items())

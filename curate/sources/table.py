@@ -1,7 +1,5 @@
 """Tables of photos: CSV, JSON lines, Parquet, folders of Hugging Face `datasets`; each row a file, URL or image."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io
@@ -41,7 +39,7 @@ IMAGE = {"image": "image"}  # where images are in `datasets`, unless `columns` s
 class Piece:
     """Some rows of a file."""
 
-    table: pa.Table
+    table: "pa.Table"
     root: Path
     """folder that paths start from"""
     faults: Mapping[int, tuple[str, str]] = field(default_factory=dict)
@@ -72,13 +70,13 @@ class TableSource(FileSource):
     def pieces(self, at: Workplace) -> Iterator[Piece]:
         """All rows in order. Raises BadInput, where a file is damaged after the pieces before."""
 
-    def batches(self, rows: int = 65_536, skip: int = 0, at: Workplace = HERE) -> Iterator[pa.RecordBatch]:
+    def batches(self, rows: int = 65_536, skip: int = 0, at: Workplace = HERE) -> "Iterator[pa.RecordBatch]":
         """Yield one record a row, files in name order."""
         from driftline.curate.metadata.schema import rebatch
 
         yield from rebatch(self._records(skip, self.survey(at), at), rows)
 
-    def _records(self, skip: int, reading: Reading, at: Workplace) -> Iterator[pa.RecordBatch]:
+    def _records(self, skip: int, reading: "Reading", at: Workplace) -> "Iterator[pa.RecordBatch]":
         from driftline.curate.metadata.column_mapping import records_of
 
         row, columns = 0, {name: column for name, column in self.columns.items() if name != "image"}
@@ -91,11 +89,11 @@ class TableSource(FileSource):
         if row == 0:
             raise BadInput(f"{self.path} is empty.", "Expected one row a photo.")
 
-    def survey(self, at: Workplace = HERE) -> Reading:
+    def survey(self, at: Workplace = HERE) -> "Reading":
         """Look at all rows of the columns whose values have one rule. Raises BadInput (see `survey`)."""
         from driftline.curate.metadata.column_mapping import survey
 
-        def tables() -> Iterator[pa.Table]:
+        def tables() -> "Iterator[pa.Table]":
             with suppress(BadInput):  # which `batches` raises in its place, after the rows before
                 yield from (piece.table for piece in self.pieces(at))
 
@@ -145,7 +143,7 @@ class Delimited(TableSource):
         except (csv.Error, EOFError, OSError, zlib.error) as error:
             raise BadInput(f"{path} cannot be read after row {row:,} ({reason(error)}).") from None
 
-    def _plain(self, header: str, lines: list[str], path: Path) -> pa.Table | None:
+    def _plain(self, header: str, lines: list[str], path: Path) -> "pa.Table | None":
         """Lines as `_csv` reads them, in a tenth of the time; None unless each is a row without quotes."""
         import pyarrow as pa
 
@@ -305,7 +303,7 @@ def _image(path: Path, column: str, name: str, first: int, row: int) -> tuple[st
     return f"{name}-{first + row}", cell_path(path, column, first + row)
 
 
-def _with_class_names(batch: pa.RecordBatch, schema: pa.Schema) -> pa.Table:
+def _with_class_names(batch: "pa.RecordBatch", schema: "pa.Schema") -> "pa.Table":
     """The rows with names in columns that the file's own metadata describes as ClassLabel."""
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -1,7 +1,5 @@
 """Settings of ask and tally."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, model_validator
@@ -72,7 +70,7 @@ class JudgeSettings(Section):
     """clip: least difference between the best and the second best cosine; below it the judge does not answer"""
 
     @model_validator(mode="after")
-    def _check(self) -> JudgeSettings:
+    def _check(self) -> "JudgeSettings":
         if self.kind == "endpoint" and not (self.url and self.model):
             raise ValueError("an endpoint needs url and model")
         if self.url is not None and not self.url.startswith(("http://", "https://")):
@@ -125,7 +123,7 @@ class ValidationSettings(Section):
     """skip_people: share of these images that people answer all the same, drawn at random"""
 
     @model_validator(mode="after")
-    def _judges_have_names(self) -> ValidationSettings:
+    def _judges_have_names(self) -> "ValidationSettings":
         names = [judge.name for judge in self.judges]
         if len(set(names)) < len(names):
             raise ValueError(f"two judges have the same name: {sorted({n for n in names if names.count(n) > 1})}")

@@ -1,8 +1,6 @@
 """A convolutional network or transformer of timm, trained on images with the same loop and rules as the heads. Flips,
 crops and small rotations of a whole batch are one gather of pixels on the images' device."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -92,7 +90,7 @@ class Deep:
         mixed: bool,
         weights: str = "",
         cosine: bool = False,
-    ) -> Deep:
+    ) -> "Deep":
         """A timm model with random weights from `rng`, or with `weights` (a checkpoint or a tag of timm, as of the
         encoder `backbone`) below a new classifier. cosine: the classifier is `CosineLayer`. Raises UnknownName for an
         unknown tag, MissingFile and BadInput for weights that are not here or do not fit."""
@@ -128,7 +126,7 @@ class Deep:
         """Bytes kept between training runs: weights and statistics of batch normalisation."""
         return sum(int(t.nbytes) for t in self.module.state_dict().values())
 
-    def copy(self) -> Deep:
+    def copy(self) -> "Deep":
         module, velocity = copy.deepcopy(self.module), [v.clone() for v in self.velocity]
         return Deep(module, velocity, self.kinds, copy.deepcopy(self.rng), self.mixed, self.frozen)
 

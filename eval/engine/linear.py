@@ -5,8 +5,6 @@ No autograd and no DataLoader: for a 2,048 × 11 head they cost ten times the ar
 spec of performance).
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -78,7 +76,7 @@ class Net(Protocol):
     def fisher(self, x: Any, y: Any) -> Params:
         """Mean over samples of the squared gradient of one sample's loss."""
 
-    def copy(self) -> Net:
+    def copy(self) -> "Net":
         """A copy that further training does not touch."""
 
 
@@ -110,7 +108,9 @@ class Head(Layers):
     """One linear layer: weights (C, D), bias (C,). Predictions are in float32."""
 
     @classmethod
-    def new(cls, n_classes: int, width: int, rng: np.random.Generator, device: str = "cpu", half: bool = False) -> Head:
+    def new(
+        cls, n_classes: int, width: int, rng: np.random.Generator, device: str = "cpu", half: bool = False
+    ) -> "Head":
         """torch.nn.Linear's initialisation, U(±1/√D), drawn from `rng` on the CPU: the same on every device."""
         params = layer(n_classes, width, rng, device)
         return cls(params, zeros(params), half)

@@ -1,7 +1,5 @@
 """A fit: Adam from given weights on given data, best epoch by validation accuracy, early stopping."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -125,7 +123,7 @@ class Fit:
             pulls.append(Pull(zeros, self.hyper.decay, l1=True))
         return pulls
 
-    def run(self) -> Fit:
+    def run(self) -> "Fit":
         """Run all epochs. Raises Diverged if a loss is not finite."""
         while self.epoch < self.rule.epochs and not stops(self.curve, self.rule):
             self._epoch()

@@ -6,8 +6,6 @@ An objective of one's own is a function `(net, domains, rng) → loss` under the
 `history=package.module:name`: net(x) gives scores, a domain is one step's batch.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -42,7 +40,7 @@ class Samples:
     def __len__(self) -> int:
         return len(self.y)
 
-    def weighted(self, weight: float) -> Samples:
+    def weighted(self, weight: float) -> "Samples":
         """The same samples with one weight for all."""
         weights = torch.full((len(self),), weight, device=self.y.device)
         return Samples(self.x, self.y, f"{self.digest}*{weight}", weights)

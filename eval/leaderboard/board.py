@@ -1,7 +1,5 @@
 """The page of verified submissions: a table for each set of results that may be compared."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -31,7 +29,7 @@ OWN_CODE = (
 )
 
 
-def board(verdicts: Sequence[Verdict], unverified: bool = False) -> str:
+def board(verdicts: "Sequence[Verdict]", unverified: bool = False) -> str:
     """Markdown: a table for each protocol, its settings and stream, the best primary score first and bold. Streams are
     told apart by their hash, settings as in `ranking.comparable`. Raises IncompatibleStream for a submission that does
     not hold and, unless `unverified`, for one whose rows could not be computed again."""
@@ -63,7 +61,7 @@ def board(verdicts: Sequence[Verdict], unverified: bool = False) -> str:
     return "\n".join(lines)
 
 
-def _table(protocol: str, pairs: Sequence[tuple[Verdict, Result]]) -> str:
+def _table(protocol: str, pairs: "Sequence[tuple[Verdict, Result]]") -> str:
     """Which code made the rows, and these with the best primary score first."""
     verdict_of = {id(result): verdict for verdict, result in pairs}
     document = {"protocol": protocol, "results": [result for _, result in pairs]}
@@ -99,7 +97,7 @@ def _drawn(result: Mapping[str, Any]) -> tuple[str, str]:
     return f"{seeds[0]}–{seeds[-1]}" if row else ", ".join(map(str, seeds)), str(result.get("draws", "–"))
 
 
-def _checked(verdict: Verdict, runs: Sequence[str]) -> str:
+def _checked(verdict: "Verdict", runs: Sequence[str]) -> str:
     """How a result's runs, given by digest, were checked."""
     again = len(set(runs) & {run["digest"] for run in verdict.again})
     own = ", own code" if set(runs) & set(verdict.code) else ""

@@ -1,8 +1,6 @@
 """The columns of a log in any kind of table, as Arrow; cells of text files are as they are written. And the table of
 versions: up to which date each was trained."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -37,7 +35,7 @@ COLUMNS = ("version", "trained_to")
 
 
 @contextmanager
-def opened(source: Any, what: str) -> Iterator[tuple[duckdb.DuckDBPyConnection, duckdb.DuckDBPyRelation, list[int]]]:
+def opened(source: Any, what: str) -> "Iterator[tuple[duckdb.DuckDBPyConnection, duckdb.DuckDBPyRelation, list[int]]]":
     """A database in memory that loads no extension and knows no time zone but UTC; in it a file by its suffix, an Arrow
     table, a data frame, or columns by name; and the lines of the file that are no rows. Raises MissingFile, BadInput.
     """
@@ -52,7 +50,7 @@ def opened(source: Any, what: str) -> Iterator[tuple[duckdb.DuckDBPyConnection, 
             raise BadInput(f"{what} cannot be read ({reason(error)}).", "Expected a table of predictions.") from None
 
 
-def _relation(connection: duckdb.DuckDBPyConnection, source: Any) -> tuple[duckdb.DuckDBPyRelation, list[int]]:
+def _relation(connection: "duckdb.DuckDBPyConnection", source: Any) -> "tuple[duckdb.DuckDBPyRelation, list[int]]":
     if not isinstance(source, str | Path):
         from driftline.curate.foreign.tables import arrow_of
 
@@ -79,7 +77,7 @@ def _relation(connection: duckdb.DuckDBPyConnection, source: Any) -> tuple[duckd
         raise BadInput(problem, "Expected UTF-8.") from None
 
 
-def _as_many_rows_as_lines(connection: duckdb.DuckDBPyConnection, path: Path) -> bool:
+def _as_many_rows_as_lines(connection: "duckdb.DuckDBPyConnection", path: Path) -> bool:
     """Whether DuckDB, which is fast, reads each line below the header as a row, with the header's columns: a line with
     more or less may let it guess another separator."""
     import duckdb

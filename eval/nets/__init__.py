@@ -3,8 +3,6 @@
 A new network is one function `(name, n_classes, x_shape) → Blocks` in a file here and one line in `NETS`.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,7 +29,7 @@ NETS = Registry(
 
 def build(
     name: str, n_classes: int, x_shape: tuple[int, ...], rng: np.random.Generator, stored: bool = False
-) -> Net:  # fmt: skip
+) -> "Net":  # fmt: skip
     """A network with random weights from `rng`; any timm model is one block and a classifier.
 
     name: registered, package.module:Name, or a timm model. x_shape: of one sample, (H, W, 3) or (D,). stored: the name

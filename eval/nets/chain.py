@@ -1,8 +1,6 @@
 """A network as a chain of named blocks, each a sum of parts, which Seq-to-Final's methods train, freeze or extend; the
 paper's three families on images [spec, section 2], two networks on features, and any timm model."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -86,7 +84,7 @@ class Net(nn.Module):
             total = output if total is None else total + output
         return total
 
-    def train(self, mode: bool = True) -> Net:
+    def train(self, mode: bool = True) -> "Net":
         """Training mode, except for frozen parts if they are to keep their statistics."""
         super().train(mode)
         if mode and self.still:
@@ -110,7 +108,7 @@ class Net(nn.Module):
             for k, part in enumerate(self.parts[name]):
                 part.requires_grad_(name in names and k == len(self.parts[name]) - 1)
 
-    def copy(self) -> Net:
+    def copy(self) -> "Net":
         """A copy that further training does not touch."""
         return copy.deepcopy(self)
 

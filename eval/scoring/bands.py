@@ -1,7 +1,5 @@
 """Estimates with their intervals, and p of many tests."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,20 +24,20 @@ class Band:
     high: Floats
 
     @classmethod
-    def around(cls, value: Any, half: Any) -> Band:
+    def around(cls, value: Any, half: Any) -> "Band":
         """Symmetric intervals; half of each."""
         return cls(np.asarray(value), np.asarray(value - half), np.asarray(value + half))
 
     @classmethod
-    def stacked(cls, bands: Sequence[Band]) -> Band:
+    def stacked(cls, bands: "Sequence[Band]") -> "Band":
         """Those of several, one after the other on a new first axis."""
         return cls(*(np.stack([getattr(one, end) for one in bands]) for end in ("value", "low", "high")))
 
-    def __getitem__(self, at: int) -> Band:
+    def __getitem__(self, at: int) -> "Band":
         """That of one place of the first axis."""
         return Band(self.value[at], self.low[at], self.high[at])
 
-    def of_share(self) -> Band:
+    def of_share(self) -> "Band":
         """With ends within 0 and 1, as shares are: an interval from a spread may go beyond."""
         return Band(self.value, np.clip(self.low, 0, 1), np.clip(self.high, 0, 1))
 

@@ -6,8 +6,6 @@ permuted in time (see `driftline.eval.visits`): within classes (D_within) and ov
 D = (D − D_within) ageing + (D_within − D_all) class mix + D_all more data.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -181,7 +179,7 @@ def matrix_of(run: Run) -> Floats:
     return out
 
 
-def over_samples(runs: Sequence[Run], weights: Floats, groups: Array | None, part: Array | None = None) -> Sum:
+def over_samples(runs: Sequence[Run], weights: Floats, groups: Array | None, part: Array | None = None) -> "Sum":
     """The sum of the accuracies (T, T) with weights, mean over runs that differ in their seed, and its variance over
     clusters of test samples. groups: (N,) cluster of each sample by position; None: each is its own. part: (G,) the
     clusters that count. NaN where the samples of a run are not known."""

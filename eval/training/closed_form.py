@@ -4,8 +4,6 @@ The sums are exact: one sample after the other, batches of any size or all at on
 float64. Answers do not depend on the unit of the features.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -36,7 +34,7 @@ class Moments:
     """sums of x xᵀ, lower triangles (D, D): one for all classes, one for each class, or none; None: no sample yet"""
 
     @classmethod
-    def empty(cls, classes: int, width: int, squares: Squares) -> Moments:
+    def empty(cls, classes: int, width: int, squares: Squares) -> "Moments":
         """Sums of zero."""
         matrices: list[Floats | None] = [None] * {"none": 0, "common": 1, "class": classes}[squares]
         return cls(np.zeros(classes), np.zeros((classes, width)), matrices)
@@ -74,7 +72,7 @@ class Moments:
         """(C, D) class means; zeros for unknown classes."""
         return np.where(self.with_samples(), 1 / np.where(self.with_samples(), self.counts, 1), 0)[:, None] * self.sums
 
-    def plus(self, other: Moments) -> Moments:
+    def plus(self, other: "Moments") -> "Moments":
         """The sums over the samples of both."""
         pairs = zip(self.squares, other.squares, strict=True)
         squares = [b if a is None else a if b is None else a + b for a, b in pairs]

@@ -1,7 +1,5 @@
 """Local validation on loopback: the question page that MTurk workers see, with keys for everything."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import html
@@ -255,7 +253,7 @@ class Form:
     """of each field"""
 
     @classmethod
-    def of(cls, body: bytes) -> Form:
+    def of(cls, body: bytes) -> "Form":
         """The form that a request posts. Raises BadInput for the name of the person."""
         values = parse_qs(body.decode("utf-8", "replace"), max_num_fields=1000)
         return cls(person_name(values.get("annotator", [""])[0]), values)

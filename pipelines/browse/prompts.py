@@ -1,7 +1,5 @@
 """Trying prompts: the best photos of each time bucket, marks of photos, and prompts saved in the file of the run."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -44,7 +42,7 @@ class Query:
     """texts that the query is moved away from"""
 
     @staticmethod
-    def parse(text: str) -> Query:
+    def parse(text: str) -> "Query":
         """One prompt per line; a line that begins with "-" is a negative.
 
         >>> Query.parse("a bus\\n- a toy bus")
@@ -69,7 +67,7 @@ class Share:
     """photos marked as right or wrong"""
 
     @staticmethod
-    def of(marks: Sequence[bool | None]) -> Share:
+    def of(marks: Sequence[bool | None]) -> "Share":
         """Of marks: right, wrong, or none."""
         return Share(sum(mark is True for mark in marks), sum(mark is not None for mark in marks))
 

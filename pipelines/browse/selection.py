@@ -1,7 +1,5 @@
 """What a person asks the page for: filters and an order. And the photos, counts and timeline that answer it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -37,7 +35,7 @@ class Asked:
     """one of ORDERS"""
 
     @staticmethod
-    def parse(pairs: Iterable[tuple[str, str]], facets: Sequence[str]) -> Asked:
+    def parse(pairs: Iterable[tuple[str, str]], facets: Sequence[str]) -> "Asked":
         """The query of an address: facets by name (several times), since, until, find, sort.
 
         Raises BadConfig for unknown names and values of another form.

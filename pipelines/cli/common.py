@@ -1,7 +1,5 @@
 """What all commands share: registration with an example, common options, output, the context of a run."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import shlex
@@ -172,7 +170,7 @@ def log_of(path: Path | None = None, quiet: bool = False) -> RunLog:
 
 def context_of_last(
     directory: Path, sets: Sequence[str] | None, quiet: bool, executor: Executor | None = None
-) -> Context:
+) -> "Context":
     """Configuration, log and folder of a run. A setting of the last run is kept until `sets` or driftline.yaml gives it
     another value."""
     from driftline.pipelines.run.run_folder import Run
@@ -181,14 +179,14 @@ def context_of_last(
     return replace(context, run_log=log_of(directory / "log.jsonl", quiet))
 
 
-def kept_text(context: Context, sets: Sequence[str] | None) -> str:
+def kept_text(context: "Context", sets: Sequence[str] | None) -> str:
     """A sentence that names the settings that are kept from the last run; "" without one."""
     options = " ".join(f"--set {shlex.quote(change)}" for change in context.changes if change not in (sets or ()))
     way_out = "To change one: --set KEY=VALUE, or edit it in driftline.yaml."
     return f"Kept from the last run: {options}. {way_out}" if options else ""
 
 
-def context_to_run(directory: Path, sets: Sequence[str] | None, executor: Executor) -> Context:
+def context_to_run(directory: Path, sets: Sequence[str] | None, executor: Executor) -> "Context":
     """As `context_of_last`, and says what is kept."""
     context = context_of_last(directory, sets, False, executor)
     if kept := kept_text(context, sets):

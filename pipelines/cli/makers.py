@@ -1,8 +1,6 @@
 """`driftline stream …`: commands of functions that return a stream, of importers, too, ours and of plug-ins; what they
 share, and what they print of it."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -72,11 +70,11 @@ def maker(
     example: str, *then: str, name: str = "", arguments: int = 1, facts: Sequence[str] = (),
     needs: Mapping[str, str] | None = None, completes: Mapping[str, Any] | None = None, many: Any = None,
     usual: Mapping[str, Any] | None = None,
-) -> Callable[[Callable[P, Stream]], Callable[P, Stream]]:  # fmt: skip
+) -> "Callable[[Callable[P, Stream]], Callable[P, Stream]]":  # fmt: skip
     """Make a command of a function that returns a stream, which stays as it is. then: the protocol that such streams
     are made for, and more words of `driftline eval`. The other parameters as in `add_maker`."""
 
-    def declare(function: Callable[P, Stream]) -> Callable[P, Stream]:
+    def declare(function: "Callable[P, Stream]") -> "Callable[P, Stream]":
         parameters = [typed(p, function) for p in inspect.signature(function).parameters.values()]
         parameters = [p.replace(default=(usual or {}).get(p.name, p.default)) for p in parameters]
         words, doc = name or function.__name__.replace("_", "-"), function.__doc__
@@ -90,7 +88,7 @@ def maker(
 
 
 def add_maker(
-    name: str, function: Callable[..., Stream], docstring: str | None, parameters: Sequence[inspect.Parameter],
+    name: str, function: "Callable[..., Stream]", docstring: str | None, parameters: Sequence[inspect.Parameter],
     example: str, then: Sequence[str] = (), arguments: int = 1, facts: Sequence[str] = (),
     needs: Mapping[str, str] | None = None, completes: Mapping[str, Any] | None = None,
     group: typer.Typer = stream_app, many: Any = None,
@@ -152,12 +150,12 @@ def add_maker(
     return text, {p.name: meanings[p.name] for p in options}
 
 
-def save(stream: Stream, out: Path, facts: dict[str, str] | None = None) -> dict[str, Any]:
+def save(stream: "Stream", out: Path, facts: dict[str, str] | None = None) -> dict[str, Any]:
     """Save a stream; returns its facts for the user. facts: recorded in addition to the stream's own."""
     return facts_of(stream.save(out, {**stream.facts, **(facts or {})}), out)
 
 
-def facts_of(stream: Stream, out: Path) -> dict[str, Any]:
+def facts_of(stream: "Stream", out: Path) -> dict[str, Any]:
     """Facts about a saved stream, for the user."""
     return {
         "out": str(out),

@@ -1,7 +1,5 @@
 """The photo world on disk and on loopback: photos, metadata in YFCC format, and a server with the usual faults."""
 
-from __future__ import annotations
-
 import bz2
 import hashlib
 import threading
@@ -208,7 +206,7 @@ def _render(
     return lines, truth, behaviour
 
 
-def _fields(id_: str, shown: list[str], uploaded: datetime, port: int, rng: np.random.Generator) -> dict[str, str]:
+def _fields(id_: str, shown: list[str], uploaded: datetime, port: int, rng: "np.random.Generator") -> dict[str, str]:
     user = _user(int(rng.zipf(1.6)) % 400)
     taken = uploaded - timedelta(hours=float(rng.gamma(1.2, 60)) + 0.2)
     licence = list(LICENCES)[int(rng.integers(len(LICENCES)))]

@@ -1,7 +1,5 @@
 """A run folder from Python: its settings, its release and a search in it; and what a folder holds."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,12 +30,12 @@ class Run:
         return f"<Run {self.path}>"
 
     @classmethod
-    def open(cls, path: str | Path) -> Run:
+    def open(cls, path: str | Path) -> "Run":
         """A folder that holds driftline.yaml. Raises MissingFile, and BadConfig for a bad setting."""
         load(Path(path) / "driftline.yaml")
         return cls(Path(path))
 
-    def search(self, *prompts: str, count: int = 8) -> Retrieved:
+    def search(self, *prompts: str, count: int = 8) -> "Retrieved":
         """The `count` photos of every period that are nearest to the prompts, which form one query; a prompt that
         begins with "-" moves it away. A notebook shows the result as a table. Raises MissingFile before the stage embed
         is done, and BadConfig without a prompt."""
@@ -54,7 +52,7 @@ class Run:
         ] for bucket in found}  # fmt: skip
         return Retrieved(" + ".join(prompts), rows)
 
-    def release(self) -> Release:
+    def release(self) -> "Release":
         """What the stage publish wrote. Raises MissingFile."""
         from driftline.curate.release import Release
 
@@ -86,7 +84,7 @@ class Retrieved:
         return table(self.query, [], [[name, *photos] for name, photos in self.periods.items()])
 
 
-def open_folder(path: str | Path) -> Run | Release | Stream:
+def open_folder(path: str | Path) -> "Run | Release | Stream":
     """A run folder, a release or a stream, by its content. Raises MissingFile for anything else."""
     from driftline.curate.release import Release
     from driftline.stream_builder.stream import Stream

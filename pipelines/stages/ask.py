@@ -1,7 +1,5 @@
 """ask: candidates → a batch of questions for workers; then the run waits."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
 JUDGED = "judged.parquet"  # answers of judges, a table of ANSWERS
 
 
-def items_schema() -> pa.Schema:
+def items_schema() -> "pa.Schema":
     """Columns of items.parquet."""
     import pyarrow as pa
 
@@ -82,7 +80,7 @@ class Ask(Stage):
         return Counts(photos, photos, {})
 
 
-def items_of(retrieved: Path) -> pa.Table:
+def items_of(retrieved: Path) -> "pa.Table":
     """The candidates that the first batch asks about, columns of `items_schema`."""
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
@@ -92,7 +90,9 @@ def items_of(retrieved: Path) -> pa.Table:
     return candidates.filter(asked).select(items_schema().names)
 
 
-def judged_of(context: Context, ids: list[str], inputs: Mapping[str, Path], ask: bool = True) -> tuple[pa.Table, Alone]:
+def judged_of(
+    context: Context, ids: list[str], inputs: Mapping[str, Path], ask: bool = True
+) -> "tuple[pa.Table, Alone]":
     """(answers of the judges as a table of ANSWERS, what they decide without people).
 
     ask: False asks no endpoint: what it did not answer before is left to people.
@@ -158,7 +158,7 @@ def results_files(context: Context) -> list[Path]:
     return sorted(p for p in folder.glob("*.*") if p.suffix in (".csv", ".json")) if folder.is_dir() else []
 
 
-def answers_of(context: Context, bucketed: Path, make: bool = True) -> StoredAnswers:
+def answers_of(context: Context, bucketed: Path, make: bool = True) -> "StoredAnswers":
     """The answers of people to all batches: in the run's store, without one beside the batches. make: see
     `worker_key`."""
     import pyarrow.parquet as pq
@@ -181,7 +181,7 @@ def answers_of(context: Context, bucketed: Path, make: bool = True) -> StoredAns
     return StoredAnswers(place, folder, options, digests, worker_key(context.root, make), since)
 
 
-def standing_of(context: Context) -> Standing:
+def standing_of(context: Context) -> "Standing":
     """The verdicts whose answers were deleted, for the photos and the page of a run now."""
     import pyarrow.parquet as pq
 

@@ -1,7 +1,5 @@
 """bucket: images → time buckets."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -108,7 +106,7 @@ class Bucket(Stage):
         return Counts(len(photos), len(photos) - len(dropped), reasons)
 
 
-def _intervals(rows: pa.Table) -> list[str]:
+def _intervals(rows: "pa.Table") -> list[str]:
     """From when to when each upload may have been."""
     from driftline.curate.core.times.dates import iso
 

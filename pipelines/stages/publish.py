@@ -1,7 +1,5 @@
 """publish: verdicts + shards → release."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -76,7 +74,7 @@ class Publish(Stage):
 
         return Counts(*compose(self.collection(inputs), self.context.config.seed, self._provenance(inputs), out))
 
-    def collection(self, inputs: Mapping[str, Path]) -> Collection:
+    def collection(self, inputs: Mapping[str, Path]) -> "Collection":
         """What the release is made from."""
         import pyarrow.parquet as pq
 

@@ -1,7 +1,5 @@
 """tally: answers → verdicts; if too few images were accepted, the next candidates are asked (release.short: reopen)."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
@@ -96,7 +94,7 @@ class Tally(Stage):
         config = self.context.config
         return {name: config.release.wanted(name) for name in config.retrieve.classes}
 
-    def _next_items(self, inputs: Mapping[str, Path], asked: Items, verdicts: pa.Table, number: int) -> Items:
+    def _next_items(self, inputs: Mapping[str, Path], asked: "Items", verdicts: "pa.Table", number: int) -> "Items":
         """Items of the next round: none if every class is full, no candidates are left, or the rounds are used up."""
         import pyarrow.parquet as pq
 
@@ -119,7 +117,7 @@ class Tally(Stage):
         )
         return items
 
-    def _unasked(self, inputs: Mapping[str, Path], asked: Items) -> Items:
+    def _unasked(self, inputs: Mapping[str, Path], asked: "Items") -> "Items":
         """The candidates that no round asked about."""
         import pyarrow.parquet as pq
 
@@ -129,7 +127,7 @@ class Tally(Stage):
         rows = [row for row in rows if row.pop("fate") in ("surplus", "reserve") and row["id"] not in ids]
         return rows
 
-    def _by_catalogue(self, inputs: Mapping[str, Path], asked: Items) -> pa.Table:
+    def _by_catalogue(self, inputs: Mapping[str, Path], asked: "Items") -> "pa.Table":
         """Verdicts by the labels of the source."""
         import pyarrow.parquet as pq
 
@@ -141,7 +139,7 @@ class Tally(Stage):
         names = {c.name: c.label or c.name for c in self.context.config.retrieve.concepts}
         return verdicts_from_labels([asked_columns(item) for item in asked], labels, names)
 
-    def _crowd(self, inputs: Mapping[str, Path]) -> Crowd:
+    def _crowd(self, inputs: Mapping[str, Path]) -> "Crowd":
         import pyarrow.parquet as pq
 
         from driftline.curate.validation.answers.answers import ANSWERS, read_lines, worker_key
@@ -151,7 +149,7 @@ class Tally(Stage):
 
         context = self.context
 
-        def write_batch(items: Items, folder: Path, earlier: set[str], before: str) -> dict[str, Any]:
+        def write_batch(items: "Items", folder: Path, earlier: set[str], before: str) -> dict[str, Any]:
             return batch_of(context, items, inputs, folder, earlier, before)
 
         key = worker_key(context.root)

@@ -2,8 +2,6 @@
 all pages share: an app that answers mistakes as JSON, and serves the files of a page.
 """
 
-from __future__ import annotations
-
 import secrets
 import socket
 from collections.abc import Callable
@@ -125,7 +123,7 @@ def listen(port: int, host: str = LOOPBACK) -> socket.socket:
     return sock
 
 
-def server_of(app: ASGIApp) -> uvicorn.Server:
+def server_of(app: ASGIApp) -> "uvicorn.Server":
     """The server of an app: plain HTTP, no socket that stays open, no header that says what it is."""
     import uvicorn
 

@@ -1,7 +1,5 @@
 """What a shift is, and functions that several shifts need."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -37,11 +35,11 @@ class Shift:
     """whether `apply` changes each image alone and draws no random numbers, so that some images at a time give the same
     as all at once"""
 
-    def after(self, before: int) -> Shift:
+    def after(self, before: int) -> "Shift":
         """This shift where its letter has occurred `before` times with other settings; see `LabelFlip`."""
         return self
 
-    def reference(self) -> Shift:
+    def reference(self) -> "Shift":
         """This shift as the paper's code does it, for fidelity paper-code."""
         return self
 

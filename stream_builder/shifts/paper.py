@@ -1,7 +1,5 @@
 """The shifts of Seq-to-Final, by its letters: C, R, r, T, t, L, s and p."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar, Literal
 
@@ -184,13 +182,13 @@ class LabelFlip(Shift):
     before: int = field(default=0, init=False)
     """flips with other settings, earlier in the sequence"""
 
-    def after(self, before: int) -> LabelFlip:
+    def after(self, before: int) -> "LabelFlip":
         """Flips are counted together, whatever their settings: a first one with another step is the second flip."""
         shift = replace(self)
         object.__setattr__(shift, "before", before)
         return shift
 
-    def reference(self) -> LabelFlip:
+    def reference(self) -> "LabelFlip":
         return replace(self, schedule="paper")
 
     def apply(

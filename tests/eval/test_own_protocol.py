@@ -1,7 +1,5 @@
 """What a protocol of a stranger must have, and what it may have."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,7 +35,7 @@ class Slotted(Protocol):
     def unused(self) -> dict[str, str]:
         return {"further": "nothing is further"}
 
-    def resolve(self, stream: Stream) -> Slotted:
+    def resolve(self, stream: Stream) -> "Slotted":
         return replace(self, first=0)
 
     def defaults(self, learner: Learner) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """Settings of learners and protocols are checked against their dataclass fields, before any work."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
@@ -58,7 +56,7 @@ class Kind:
 
 @dataclass
 class Unresolved:
-    other: Missing = None
+    other: "Missing" = None
 
 
 GOOD = {

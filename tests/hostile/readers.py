@@ -1,7 +1,5 @@
 """Every reader of bytes from outside, each with a small sound input: what `make fuzz` mutates."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json
@@ -28,7 +26,7 @@ from driftline.curate.release.settings import ReleaseSettings
 from driftline.stream_builder.stream import Stream
 
 Make = Callable[[Path], None]
-READERS: dict[str, Reader] = {}
+READERS: "dict[str, Reader]" = {}
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """Hand-made inputs that many tests use."""
 
-from __future__ import annotations
-
 import importlib.util
 import io
 import sys
@@ -166,7 +164,7 @@ class ImagesInMemory:
     def get(self, id_: str) -> tuple[bytes, str]:
         return self.images[id_]
 
-    def subset(self, ids: Collection[str]) -> ImagesInMemory:
+    def subset(self, ids: Collection[str]) -> "ImagesInMemory":
         return ImagesInMemory({id_: self.images[id_] for id_ in ids})
 
 

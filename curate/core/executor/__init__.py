@@ -4,8 +4,6 @@ The work is a function of one plain task. It writes its result completely or not
 worker or machine only costs time, and the result does not depend on where a task ran.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal
@@ -38,7 +36,7 @@ class Executor:
     """number of tasks at a time on this machine; with Ray: cores of the local node that is started unless RAY_ADDRESS
     names a cluster, whose own cores then decide; with Slurm: jobs of the array that run at a time"""
 
-    def for_items(self, count: int) -> Executor:
+    def for_items(self, count: int) -> "Executor":
         """This executor, or one without processes for so few items that new processes with torch would not pay."""
         return self if self.kind != "local" or count >= ENOUGH else Executor()
 

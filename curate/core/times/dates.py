@@ -1,7 +1,5 @@
 """Dates from outside: of table cells, of photo files (EXIF) and of sidecars beside them."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -70,7 +68,7 @@ class Date(NamedTuple):
         """The last second that it may be, in the same way."""
         return last_second(self.taken, self.precision) - (self.offset or 0)
 
-    def contradicts(self, other: Date) -> bool:
+    def contradicts(self, other: "Date") -> bool:
         """Whether more lies between the two than zones explain: a day, or 14 hours if one of them is UTC."""
         zones = DAY if self.offset is None and other.offset is None else OFFSETS[1]
         return max(self.utc, other.utc) - min(self.until, other.until) > zones

@@ -1,7 +1,5 @@
 """YFCC100M metadata in every form that copies of it have: lines, SQLite, Parquet."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -43,13 +41,13 @@ class Yfcc(FileSource):
             raise MissingFile(f"There is no file {path}.", "Expected YFCC100M metadata.", WHERE_TO_GET)
         return [path]
 
-    def batches(self, rows: int = 65_536, skip: int = 0, at: Workplace = HERE) -> Iterator[pa.RecordBatch]:
+    def batches(self, rows: int = 65_536, skip: int = 0, at: Workplace = HERE) -> "Iterator[pa.RecordBatch]":
         """Yield records in file order; a line that is not a YFCC record keeps its place and carries a fault."""
         from driftline.curate.metadata.schema import rebatch  # pyarrow, which settings and files do not need
 
         yield from rebatch(self._read(at, skip), rows)
 
-    def _read(self, at: Workplace, skip: int) -> Iterator[pa.RecordBatch]:
+    def _read(self, at: Workplace, skip: int) -> "Iterator[pa.RecordBatch]":
         from driftline.curate.sources.yfcc import reading
 
         row = 0

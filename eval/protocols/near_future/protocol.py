@@ -1,8 +1,6 @@
 """The protocol with its settings; scores from rows: online and near-future accuracy, retention [near-future accuracy,
 sec. 3 and 4]."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
@@ -159,7 +157,7 @@ class NearFuture(Protocol):
                 "Use a smaller shift, or a longer stream.",
             )
 
-    def resolve(self, stream: Stream) -> NearFuture:
+    def resolve(self, stream: Stream) -> "NearFuture":
         """The same with numbers for `shift` and `prefix`. Raises IncompatibleStream if no shift is at chance."""
         if isinstance(self.shift, int) and isinstance(self.prefix, int):
             return self

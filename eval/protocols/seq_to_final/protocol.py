@@ -1,8 +1,6 @@
 """The protocol with its settings, and the paper's grids: all steps' train and validation data, then the last step's
 test."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -161,7 +159,7 @@ class SeqToFinal(Protocol):
         if stream.x_shape:  # learners of texts have networks of their own
             build(self.resolve(stream).network, len(stream.classes), stream.x_shape, rng_for(0))
 
-    def resolve(self, stream: Stream) -> SeqToFinal:
+    def resolve(self, stream: Stream) -> "SeqToFinal":
         """The same with a network, a precision, and numbers of epochs and fits."""
         from driftline.eval.engine.fused import has_half
 
@@ -189,7 +187,7 @@ class SeqToFinal(Protocol):
         protocol.check(part)
         return [(protocol, part)]
 
-    def rules(self, stream: Stream) -> Rules:
+    def rules(self, stream: Stream) -> "Rules":
         """What all methods of a run have in common."""
         from driftline.eval.finetuning.fit import Rule
         from driftline.eval.finetuning.search import Rules
