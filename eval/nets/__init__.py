@@ -3,6 +3,7 @@
 A new network is one function `(name, n_classes, x_shape) → Blocks` in a file here and one line in `NETS`.
 """
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,7 +41,7 @@ def build(
 
     if ":" in name and not stored:
         NETS.resolve(name)
-    make = NETS[name] if name in NETS else of_timm  # noqa: SIM401  get raises
+    make = NETS[name] if name in NETS else partial(of_timm, known=NETS)  # `get` would raise
     blocks: Blocks = make(name, n_classes, x_shape)
     if blocks.features != (len(x_shape) == 1):
         wanted = "features (D,)" if blocks.features else "images (H, W, 3)"

@@ -2,7 +2,7 @@
 paper's three families on images [spec, section 2], two networks on features, and any timm model."""
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -290,14 +290,12 @@ def mlp(name: str, n_classes: int, x_shape: tuple[int, ...]) -> Blocks:
     return Blocks({"1": hidden, HEAD: partial(nn.Linear, HIDDEN, n_classes)}, features=True, side={"1": hidden})
 
 
-def of_timm(name: str, n_classes: int, x_shape: tuple[int, ...]) -> Blocks:
+def of_timm(name: str, n_classes: int, x_shape: tuple[int, ...], known: Collection[str] = ()) -> Blocks:
     """Raises UnknownName for a name that timm does not have."""
     import timm
 
     if not timm.is_model(name):
-        from driftline.eval.nets import NETS
-
         problem = f"Unknown network {name!r}."
-        raise UnknownName(problem, did_you_mean(name, NETS), f"Available: {', '.join(NETS)}, and the models of timm.")
+        raise UnknownName(problem, did_you_mean(name, known), f"Available: {', '.join(known)}, and the models of timm.")
     body: Any = partial(timm.create_model, name, num_classes=0)
     return Blocks({"body": body, HEAD: partial(nn.Linear, body().num_features, n_classes)})
