@@ -75,7 +75,7 @@ def test_answers_and_a_batch_of_another_format_are_refused(tmp_path: Path) -> No
     AnswerStore(run / "answers.sqlite", read_json(batch), 0).close()
     with closing(sqlite3.connect(run / "answers.sqlite")) as base:
         base.execute("PRAGMA user_version = 0")
-    with pytest.raises(BadInput, match=r"answers\.sqlite has the format 0; this driftline reads 2"):
+    with pytest.raises(BadInput, match=r"answers\.sqlite has the format 0; this driftline reads 3"):
         AnswerStore(run / "answers.sqlite", read_json(batch), 0)
     changed(batch, format=9)
     with pytest.raises(BadInput, match=r"batch\.json has the format 9; this driftline reads 1"):

@@ -221,6 +221,7 @@ def loaded(commands: list[list[str]], names: tuple[str, ...]) -> str:
 def test_no_commands_help_loads_a_heavy_library() -> None:
     groups = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     words = [[name, *more] for name in groups for more in ([], *([k] for k in getattr(groups[name], "commands", {})))]
+    words = [w for w in words if not w[-1].startswith("from-")]  # made from the importers, when one is asked for
     assert ["stream", "compose"] in words
     assert loaded([[*w, "--help"] for w in ([], *words)], HEAVY) == "[]"
 

@@ -106,7 +106,7 @@ def test_an_images_own_answers_say_nothing_of_its_workers() -> None:
                     odds[t] *= (counts[w, t, g] - p[i][t] + 10 * usual) / (counts[w, t].sum() - p[i][t] + 10)
             new.append([value / sum(odds) for value in odds])
         p = new
-    found = dawid_skene(Answers(*np.array(answers).T), rounds=300, tolerance=0).probabilities
+    found = dawid_skene(Answers(*np.array(answers).T), rounds=300, tolerance=0)
     assert found == pytest.approx(np.array(p), abs=1e-6)
     assert 0.2 < found[:, 0].mean() < 0.8
 

@@ -115,17 +115,6 @@ class TestPublishedPool:
         card = (release.path / "README.md").read_text()
         assert f"{counts[UPLOADER]} photos by such\nuploaders and {counts[COPY]} near copies" in card
 
-    def test_a_stream_leaves_out_what_a_release_of_another_rule_holds(self, release: Release, tmp_path: Path) -> None:
-        other = Path(shutil.copytree(release.path, tmp_path / "other"))
-        listed = pq.read_table(other / "unlabelled.parquet")
-        user = next(str(row["user"]) for row in rows_tested(release))
-        users = [user] * len(listed)
-        changed = listed.set_column(listed.schema.get_field_index("user"), "user", pa.array(users))
-        pq.write_table(changed, other / "unlabelled.parquet")
-        stream = from_release(other, "images:20")
-        assert len(from_release(release, "images:20").prior) > 0
-        assert len(stream.prior) == 0
-
 
 class TestPretraining:
     @pytest.mark.parametrize("bucket", [0, 1, 2])

@@ -69,7 +69,7 @@ def test_the_package_extends_every_registry_that_takes_entry_points_and_is_liste
 @pytest.mark.proof("processes")
 def test_a_process_of_its_own_needs_nothing_but_the_path(packages: Path) -> None:
     environment = os.environ | {"PYTHONPATH": f"{packages}{os.pathsep}{ROOT}"}
-    command = [sys.executable, "-m", "driftline.pipelines.cli", "list", "learners", "--json"]
+    command = [sys.executable, "-m", "driftline", "list", "learners", "--json"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert "decayed-mean" in [entry["name"] for entry in json.loads(done.stdout)]
 

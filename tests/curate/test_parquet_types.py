@@ -58,7 +58,11 @@ def test_no_type_is_a_traceback(kind: str, role: str, tmp_path: Path) -> None:
         with pytest.raises(BadInput, match=f"{role} (holds|is)"):
             records(tmp_path, TYPES[kind], role)
         return
-    found = records(tmp_path, TYPES[kind], role)
+    try:
+        found = records(tmp_path, TYPES[kind], role)
+    except BadInput:  # more than one date in a hundred cannot be read
+        assert role in ("uploaded", "taken")
+        return
     assert [record["row"] for record in found] == [0, 1]
     assert all(record["fault"] or record["id"] for record in found)
 

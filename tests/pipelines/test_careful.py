@@ -197,7 +197,7 @@ def test_a_release_by_default_settings_holds_what_attribution_needs_and_no_canar
     pack([tmp_path / "rows"], "ours", pages / "ours.zip")
     dl.leaderboard([pages / "ours.zip"], stream=[place], again=1, public_value="drawn", out=pages / "board.md")
     assert "nearest-mean" in (pages / "board.md").read_text()
-    assert ' | in_domain":' in everything(pages), "what is packed is seen, too"
+    assert '"clear-iid"' in everything(pages), "what is packed is seen, too"
     left = everything(release.path, tmp_path / "exports", tmp_path / "rows", pages)
     assert [name for name in PLANTED if name in left] == []
     assert [name for name in NEEDED if name not in left] == []
