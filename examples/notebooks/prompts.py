@@ -38,7 +38,7 @@ for year in YEARS:
         target = Path("photos") / str(year) / f"{i:02d}.jpg"
         target.parent.mkdir(parents=True, exist_ok=True)
         photo([THINGS[i % len(THINGS)]], (year - 2004) / 10, rng_for(year, i)).save(target)
-        rows.append({"path": target, "taken": f"{year}-{1 + i % 12:02d}-15"})
+        rows.append({"path": str(target), "taken": f"{year}-{1 + i % 12:02d}-15"})
 frame = pd.DataFrame(rows)
 frame
 
@@ -49,11 +49,14 @@ frame
 # photo has a vector, and no question has been asked yet.
 
 # %%
+Path("look").mkdir(exist_ok=True)
+frame.to_parquet("look/photos.parquet")
+columns = {"path": "path", "taken": "taken", "uploaded": "taken"}
 run = dl.init(
     "look",
-    frame,
     force=True,
     settings={
+        "collection": {"source": "parquet", "path": "photos.parquet", "root": "..", "columns": columns},
         "buckets": {"kind": "calendar", "unlabelled": []},
         "embed": {"model": "driftline-photo-world", "weights": None},
         "retrieve": {"per_class": 8, "background_share": 0, "concepts": [{"name": "phone", "prompts": ["a phone"]}]},
