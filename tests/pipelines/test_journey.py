@@ -153,13 +153,6 @@ def test_the_report_opens_and_shows_what_it_should(journey: Path) -> None:
     assert page.count("data:image/jpeg;base64,") >= 100
     for heading in ("The collection over time", "Photos in each stage", "Retrieval precision", "Settings of this run"):
         assert heading in page
-    origin = re.search(r"<details class='trace'><summary><code>(.*?)</code></summary><dl>(.*?)</dl>", page)
-    assert origin is not None
-    facts = dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", origin[2]))
-    (row,) = [row for row in Release.open(journey).table.to_pylist() if row["id"] == origin[1]]
-    assert facts["SHA-256"] == row["sha256"]
-    assert facts["date"].endswith(" UTC")
-    assert {"licence", "bucket", "in the release"} <= set(facts)
     (row,) = re.findall(r"<tr><th scope='row'>zero-shot</th>(.*?)</tr>", page)
     accuracies = [float(cell) for cell in re.findall(r"<td>(.*?)</td>", row)]
     assert len(accuracies) == 10

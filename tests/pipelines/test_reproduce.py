@@ -165,10 +165,8 @@ def test_seq_to_final_quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert [one["learner"] for one in of["table-15"]] == list(seq_to_final.TABLE_15)
     assert [len(of[name]) for name in ("table-5", "table-6", "table-7")] == [30, 14, 12]
     assert {one["verdict"] for one in of["table-7"]} == {"within interval"}
-    drawn = {
-        path.relative_to(tmp_path / "out" / "figures").as_posix() for path in (tmp_path / "out").rglob("*-text.svg")
-    }
-    assert {"figure-9/adjacent-text.svg", "figure-16/projection-fc-text.svg", "figure-17/svcca-stem-text.svg"} <= drawn
+    drawn = {path.relative_to(tmp_path / "out" / "figures").as_posix() for path in (tmp_path / "out").rglob("*.svg")}
+    assert {"figure-9/adjacent.svg", "figure-16/projection-fc.svg", "figure-17/svcca-stem.svg"} <= drawn
     page = (tmp_path / "out" / "index.html").read_text()
     assert "Reduced: Conv-1 in place of every network" in page
     fits = len(list((tmp_path / "out").rglob("fit.json")))
