@@ -27,6 +27,7 @@ from driftline.curate.fetch.address_guard import mostly_private
 from driftline.curate.fetch.job import rules_of
 from driftline.curate.metadata.clocks import contradicted, reset_clocks
 from driftline.curate.metadata.schema import TABLE, judge_times, whole
+from driftline.curate.retrieval.retrieve import without_candidates
 from driftline.curate.sources.base import FileSource, Workplace
 from driftline.curate.sources.folder import Folder
 from driftline.curate.sources.table import TableSource
@@ -120,6 +121,7 @@ def forecast(context: Context, plans: Sequence[Verdict], borders: Mapping[str, A
         **pieces,
         "without_licence": refused,
         "candidates": wanted,
+        "without_candidates": _without_candidates(context, todo),
         "questions": noted(lambda: _asked(context, wanted, todo)),
         "disk": _disk(context, sample, photos, todo),
         "model": model,
@@ -127,6 +129,14 @@ def forecast(context: Context, plans: Sequence[Verdict], borders: Mapping[str, A
         "seconds": seconds or {},
         "problems": list(problems),
     }  # fmt: skip
+
+
+def _without_candidates(context: Context, todo: set[str]) -> str:
+    """A sentence that names the concepts that a finished retrieval has none for, or ""."""
+    file = folder_of(context.root, "retrieve") / "candidates.parquet"
+    if "retrieve" in todo or not file.is_file():
+        return ""
+    return without_candidates(file, context.config.retrieve.complete_concepts())
 
 
 def _noted(problems: dict[str, None], work: Callable[[], Any]) -> Any:

@@ -8,7 +8,7 @@ import hashlib
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from contextvars import ContextVar
@@ -165,14 +165,18 @@ Content = dict[str, tuple[int, str]]
 """name of a file in a folder → its bytes and hexadecimal SHA-256, in order of name"""
 
 
-def listing(folder: Path, without: Collection[str] = ()) -> Content:
-    """Every file of a finished folder; unfinished files are not in it. without: names that are left out."""
+def listing(folder: Path, without: Collection[str] = (), known: Mapping[tuple[int, int], str] | None = None) -> Content:
+    """Every file of a finished folder; unfinished files are not in it. without: names that are left out. known:
+    (device, inode) → SHA-256 of files that need not be read."""
     names = sorted(p.relative_to(folder).as_posix() for p in files_of(folder))
     names = [n for n in names if n not in without and not n.rpartition("/")[2].startswith(TEMPORARY)]
-    paths = [folder / name for name in names]
+
+    def content(name: str) -> tuple[int, str]:
+        facts = (folder / name).stat()
+        return facts.st_size, (known or {}).get((facts.st_dev, facts.st_ino)) or sha256_file(folder / name)
+
     with ThreadPoolExecutor(THREADS) as pool:
-        contents = zip((path.stat().st_size for path in paths), pool.map(sha256_file, paths), strict=True)
-        return dict(zip(names, contents, strict=True))
+        return dict(zip(names, pool.map(content, names), strict=True))
 
 
 def content_digest(files: Content) -> str:

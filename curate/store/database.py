@@ -12,7 +12,7 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Collection, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -171,6 +171,17 @@ def register_run(store: Store, root: Path) -> None:
     """Record that a run uses the store, so that `gc` knows what is needed."""
     with store.transaction() as base:
         base.execute("INSERT OR REPLACE INTO runs VALUES (?, ?)", (str(root.absolute()), int(time.time())))
+
+
+def digests_of_links(place: Place | None) -> dict[tuple[int, int], str]:
+    """(device, inode) → SHA-256 of the files of a store, by their names, which `link` gave them."""
+    digests: dict[tuple[int, int], str] = {}
+    for path in [] if place is None else (place.folder / "files").glob("*"):
+        if OURS.fullmatch(path.name) and not path.name.startswith(TEMPORARY):
+            with suppress(OSError):  # another process may delete it
+                facts = path.lstat()
+                digests[facts.st_dev, facts.st_ino] = path.stem
+    return digests
 
 
 def verify(store: Store) -> dict[str, Any]:

@@ -242,6 +242,27 @@ class RiverLogreg(Learner):
         self.model = OneVsRestClassifier(LogisticRegression(SGD(self.lr)))
         self.task, self.rng, self.gradient_steps = task, rng, 0
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For checkpoints: weights, intercept and number of updates of each class's classifier, as plain data."""
+        classifiers: dict[Any, Any] = self.model.classifiers
+        heads = {
+            label: (dict(head.weights.items()), head.intercept, head.optimizer.n_iterations)
+            for label, head in classifiers.items()
+        }
+        return vars(self) | {"model": heads}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        heads = state.pop("model")
+        self.lr, self.rng = state["lr"], state["rng"]
+        self.begin(state["task"], self.rng)
+        vars(self).update(state)
+        for label, (weights, intercept, updates) in heads.items():
+            head: Any = self.model.classifier.clone()
+            for i, weight in weights.items():
+                head._weights[i] = weight
+            head.intercept, head.optimizer.n_iterations = intercept, updates
+            self.model.classifiers[label] = head
+
     def learn(self, x: Array, y: Labels) -> None:
         rows = self.rng.choice(len(y), min(len(y), self.seed_rows), replace=False)
         for row, label in zip(unit(x[rows]).tolist(), y[rows].tolist(), strict=True):

@@ -54,7 +54,7 @@ def compare(
     learners differ, less one. With one seed the interval is of these models, on other samples, and there is no p; nor
     of a single cluster, which says nothing about others. Two seeds have one degree of freedom, and their variance is
     often seen far too small: that share of the error that seeds make is judged by it, the rest by that over samples.
-    (Equal learners are told apart in at most 5 % whatever seeds make; by Welch-Satterthwaite in up to 13 %.)
+    (At most 5 % of equal learners differ by it, for any share of seeds; by Welch-Satterthwaite up to 13 %.)
     """
     draws = draws_of([run for group in learners for run in group], Resampling(groups=clusters))
     of_learners = [score_of(group, draws, decisive) for group in learners]

@@ -243,6 +243,8 @@ def _photos_text(needs: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield "", "one bucket: no model can be tested on a later time"
     if (refused := needs["without_licence"]) is not None:
         yield "licences", f"{refused['photos']:,} of {refused['of']:,} permit no copies: only addresses are published"
+    if needs["without_candidates"]:
+        yield "candidates", needs["without_candidates"]
     if (wanted := needs["candidates"]) is not None:
         background = f" + {wanted['background']:,} of the background" if wanted["background"] else ""
         yield "candidates", f"{wanted['concepts']} concepts × {wanted['per_class']:,}{background} in each bucket"

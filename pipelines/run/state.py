@@ -32,6 +32,7 @@ from driftline.curate.core.errors import BadInput, Busy, DriftlineError, Missing
 from driftline.curate.core.files import content_digest, files_of, full_digests, listing
 from driftline.curate.core.own_code import codes_of
 from driftline.curate.core.system import lock
+from driftline.curate.store.database import digests_of_links
 from driftline.pipelines import VERSION
 from driftline.pipelines.run.stage import MEMORY, Stage
 from driftline.pipelines.stages import STAGES
@@ -352,7 +353,7 @@ class StageState:
         current.
         """
         sweep(work)
-        files = listing(work, MARKS)
+        files = listing(work, MARKS, digests_of_links(self.stage.context.store()))
         write_json(work / FILES, files)
         stage, content = self.stage, content_digest(files)
         mark = {

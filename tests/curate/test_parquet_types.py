@@ -38,6 +38,7 @@ TYPES = {
     "large text": pa.array(["2010", "2011"], pa.large_string()),
     "text that is not UTF-8": BAD_UTF8,
 }
+NO_DATES = ("date64", "duration", "time of day", "list of times", "binary", "boolean", "uint64", "float")
 ROLES = ("uploaded", "taken", "latitude", "tags", "label", "id", "url", "path")
 
 
@@ -58,11 +59,11 @@ def test_no_type_is_a_traceback(kind: str, role: str, tmp_path: Path) -> None:
         with pytest.raises(BadInput, match=f"{role} (holds|is)"):
             records(tmp_path, TYPES[kind], role)
         return
-    try:
-        found = records(tmp_path, TYPES[kind], role)
-    except BadInput:  # more than one date in a hundred cannot be read
-        assert role in ("uploaded", "taken")
+    if kind in NO_DATES and role in ("uploaded", "taken"):
+        with pytest.raises(BadInput, match=f"{role} is .* cannot be read"):
+            records(tmp_path, TYPES[kind], role)
         return
+    found = records(tmp_path, TYPES[kind], role)
     assert [record["row"] for record in found] == [0, 1]
     assert all(record["fault"] or record["id"] for record in found)
 

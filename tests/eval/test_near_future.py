@@ -379,7 +379,7 @@ class TestEveryOnlineLearner:
         evaluate(TEXTS, "near-future", [NARROW[name]], settings=settings, out=tmp_path / "killed")
         if kind.needs.single_samples:
             assert asked == 1080 + 16, "1,080 samples; the first batch, of 40, was interrupted twice"
-        elif name != "river-logreg":  # River's models are not stored: an interrupted run starts again, with a warning
+        else:
             assert asked == 27 + 2, "27 batches, and the two that were interrupted once more: none was repeated"
         assert _rows(tmp_path / "whole") == _rows(tmp_path / "killed")
         assert not list(tmp_path.rglob("state.*"))

@@ -406,7 +406,7 @@ def records(members: Members, change: Callable[[list[dict[str, Any]]], list[dict
     parquet(members, "runs/0000/outcomes.parquet", change)
     samples = pq.read_table(io.BytesIO(members["runs/0000/outcomes.parquet"]))["sample"].to_numpy().astype(np.int64)
     about = json.loads(members["runs/0000/run.json"])
-    about["tests"] = hashlib.sha256(samples.tobytes()).hexdigest()[:12]  # whoever invents records names them, too
+    about["tests"] = hashlib.sha256(samples.tobytes()).hexdigest()[:12]  # invented records name them, too
     members["runs/0000/run.json"] = json.dumps(about).encode()
 
 

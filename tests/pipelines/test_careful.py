@@ -194,11 +194,12 @@ def test_a_release_by_default_settings_holds_what_attribution_needs_and_no_canar
     place, pages = tmp_path / "exports" / "stream", tmp_path / "pages"
     assert evaluate(Stream.load(place), "clear-iid", ["nearest-mean"], [0], {}, out=tmp_path / "rows")
     dl.report(tmp_path / "rows", pages / "report", stream=[place])
-    pack([tmp_path / "rows"], "ours", pages / "ours.zip")
-    dl.leaderboard([pages / "ours.zip"], stream=[place], again=1, public_value="drawn", out=pages / "board.md")
+    packed = tmp_path / "packed"
+    pack([tmp_path / "rows"], "ours", packed / "ours.zip")
+    dl.leaderboard([packed / "ours.zip"], stream=[place], again=1, public_value="drawn", out=pages / "board.md")
     assert "nearest-mean" in (pages / "board.md").read_text()
-    assert '"clear-iid"' in everything(pages), "what is packed is seen, too"
-    left = everything(release.path, tmp_path / "exports", tmp_path / "rows", pages)
+    assert '"protocol":' in everything(packed), "what is packed is seen, too"
+    left = everything(release.path, tmp_path / "exports", tmp_path / "rows", pages, packed)
     assert [name for name in PLANTED if name in left] == []
     assert [name for name in NEEDED if name not in left] == []
     shown = release.table.to_pylist()

@@ -10,6 +10,8 @@ from support.console import inside
 from support.helpers import photo_config
 from support.living import Town, context, counted
 
+from driftline.curate.core import files
+from driftline.curate.core.atomic_io import read_json, sha256_file
 from driftline.curate.fetch import job
 from driftline.pipelines.run.living import grow
 from driftline.pipelines.run.runner import run, status
@@ -66,6 +68,19 @@ def test_a_photo_that_comes_while_a_run_works_is_seen_at_its_end(root: Path, mon
     monkeypatch.undo()
     done = run(context(root), until="ingest")[0]
     assert (done["state"], done["counts"]["kept"]) == ("done", 3)
+
+
+def test_files_that_the_store_has_are_not_read_for_their_digests(tmp_path, monkeypatch):
+    town, read = Town(tmp_path / "town", 30), list[str]()
+    folder = town.run(tmp_path / "run", 30)
+    monkeypatch.setattr(files, "sha256_file", lambda path: (read.append(path.name), sha256_file(path))[1])
+    with counted(town):
+        run(context(folder), until="fetch")
+    fetched = folder_of(folder, "fetch")
+    listed = {name: digest for name, (_, digest) in read_json(fetched / "files.json").items()}
+    assert listed == {name: sha256_file(fetched / name) for name in listed}
+    assert "00000.tar" in listed
+    assert not [name for name in read if name.endswith(".tar")]
 
 
 def test_a_part_of_the_table_is_read_once_for_all_its_shards(tmp_path: Path) -> None:
