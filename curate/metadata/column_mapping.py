@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from driftline.curate.core.errors import BadInput
-from driftline.curate.foreign import cells
-from driftline.curate.foreign.cells import NO_LABEL, NO_TIME, NOTHING, UNREADABLE, TimeColumn
+from driftline.curate.foreign import cells, time_cells
+from driftline.curate.foreign.cells import NO_LABEL, NOTHING
 from driftline.curate.foreign.names import in_either_form
+from driftline.curate.foreign.time_cells import NO_TIME, UNREADABLE, TimeColumn
 from driftline.curate.metadata.columns import FLICKR_LICENCES, TimeUnit, id_of_address, printable, safe_id
 from driftline.curate.metadata.schema import records_with
 
@@ -105,7 +106,7 @@ def records_of(
         values = _readable(table[column])
         if name in TIME_FAULTS:
             unit, written = (reading.units.get(name, "s"), reading.time_format) if reading else ("s", None)
-            out[name] = cells.parsed(values, name, unit, written).dated(unit)
+            out[name] = time_cells.parsed(values, name, unit, written).dated(unit)
         elif name in DEGREES:
             out[name], wrong = cells.numbers(values, name)
             beyond = pc.fill_null(pc.greater(pc.abs(out[name]), DEGREES[name]), False)

@@ -9,7 +9,7 @@ import numpy as np
 
 from driftline.curate.core.errors import BadInput
 from driftline.curate.core.seeding import rng_for
-from driftline.curate.foreign.cells import span
+from driftline.curate.foreign.time_cells import span
 from driftline.eval.logs.cells import DAY, LEAST, Cells, Periods, cells_of, periods_of
 from driftline.eval.logs.columns import read_versions
 from driftline.eval.logs.forecast import Advice, Ahead, advice, forecast

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from driftline.curate.core.errors import BadInput, MissingFile, did_you_mean, reason
-from driftline.curate.foreign import cells
+from driftline.curate.foreign import cells, time_cells
 from driftline.curate.foreign.delimited import rows_of_lines
 from driftline.curate.foreign.documents import check_encoding
 
@@ -163,7 +163,7 @@ def read_versions(source: Any) -> dict[str, int | None]:
         if name in versions:
             raise BadInput(f"{what} has the version {name!r} twice.", "Expected one row a version.")
         try:
-            versions[name] = None if date is None else cells.span(date)[1]
+            versions[name] = None if date is None else time_cells.span(date)[1]
         except (ValueError, OverflowError):
             problem = f"{what}: trained_to of version {name!r} is {date!r}."
             raise BadInput(problem, "Expected a date, a month (2026-01), or nothing.") from None

@@ -14,8 +14,9 @@ import pyarrow.compute as pc
 
 from driftline.curate.core.errors import BadInput
 from driftline.curate.core.times.dates import iso
-from driftline.curate.foreign import cells
-from driftline.curate.foreign.cells import NO_LABEL, NOTHING, UNREADABLE, TimeColumn
+from driftline.curate.foreign import cells, time_cells
+from driftline.curate.foreign.cells import NO_LABEL, NOTHING
+from driftline.curate.foreign.time_cells import UNREADABLE, TimeColumn
 from driftline.eval.logs.columns import BATCH, NEEDED, ROLES, named, opened, quoted
 
 Array = npt.NDArray[Any]
@@ -304,8 +305,8 @@ def _whole(parts: list[Any], role: str, column: TimeColumn | None, files: Files)
     if bad.count:
         files.notes.append(f"{column.name} is stated and cannot be read in {bad.count:,} rows, the first is "
                            f"{bad.first_text!r} in row {bad.first_row:,}.")  # fmt: skip
-    files.forms |= set(np.unique(form).tolist()) - {cells.NO_TIME, UNREADABLE}
-    value[form >= cells.NO_TIME] = LATER if role == "time" else UNTIMED
+    files.forms |= set(np.unique(form).tolist()) - {time_cells.NO_TIME, UNREADABLE}
+    value[form >= time_cells.NO_TIME] = LATER if role == "time" else UNTIMED
     if role == "time":
         value[form == UNREADABLE] = UNREAD
     return value

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from driftline.curate.core.errors import DriftlineError, IncompatibleStream, UnknownName, available, did_you_mean
-from driftline.curate.foreign.cells import span
+from driftline.curate.foreign.time_cells import span
 from driftline.eval.plotting import charts
 from driftline.eval.plotting.cells import cells
 from driftline.eval.plotting.charts import Figure, Section, lines

@@ -12,11 +12,12 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
-from driftline.curate.foreign import cells
-from driftline.curate.foreign.cells import NO_LABEL, NOTHING, UNITS, YEARS
+from driftline.curate.foreign import cells, time_cells
+from driftline.curate.foreign.cells import NO_LABEL, NOTHING
 from driftline.curate.foreign.documents import check_encoding
 from driftline.curate.foreign.names import fault
 from driftline.curate.foreign.tables import arrow_of, read_parquet, readable
+from driftline.curate.foreign.time_cells import UNITS, YEARS
 from driftline.stream_builder.lazy_images import LazyImages, from_files
 from driftline.stream_builder.step import NEVER
 
@@ -28,7 +29,7 @@ EXPECTED = "Expected a date, a year, ISO 8601 or seconds since 1970 in every row
 def times_of(
     column: pa.ChunkedArray, row_of: RowOf, unit: str = "auto", like: pa.ChunkedArray | None = None
 ) -> Seconds:
-    """(N,) seconds UTC: as `cells.TimeColumn` reads them. Whole numbers may be small, too, as places in an order are.
+    """(N,) seconds UTC, as `TimeColumn` reads them. Whole numbers may be small, too, as places in an order are.
 
     unit: of numbers; auto: from the largest one of the column, or of `like`. Raises BadInput naming the first row
     without time, and for numbers that are no seconds.
@@ -48,16 +49,16 @@ def times_of(
             return values // UNITS[unit]
         if not len(numbers) or (numbers.min() >= YEARS[0] and numbers.max() <= YEARS[1]):
             return (values - 1970).astype("datetime64[Y]").astype("datetime64[s]").astype(np.int64)
-        if looks := cells.not_seconds(numbers):
+        if looks := time_cells.not_seconds(numbers):
             problem = f"{row_of(0)}: the time is {values[0]}; as seconds, all rows would lie in 1970."
             raise BadInput(f"{problem} It looks like {looks}.", EXPECTED, "Convert the column to dates.")
-        if (odd := np.isin(values, cells.FAR)).any():
+        if (odd := np.isin(values, time_cells.FAR)).any():
             raise BadInput(f"{row_of(int(odd.argmax()))}: the time is {values[odd.argmax()]}.", EXPECTED)
-        return values // cells.per_second(int(np.abs(numbers).max()))
-    whole = cells.TimeColumn("the time", unit)
+        return values // time_cells.per_second(int(np.abs(numbers).max()))
+    whole = time_cells.TimeColumn("the time", unit)
     whole.add(column)
     times, _ = whole.whole(most=1.0)
-    if (lacking := times.form >= cells.NO_TIME).any():
+    if (lacking := times.form >= time_cells.NO_TIME).any():
         row = int(lacking.argmax())
         raise BadInput(f"{row_of(row)}: the time is {str(cells.shown(column[row]))[:60]!r}.", EXPECTED)
     return times.value
