@@ -276,6 +276,10 @@ def test_examples_import_the_public_names_only(page: Path) -> None:
     assert set(re.findall(r"(?:from|import) (driftline[\w.]*)", code)) <= {"driftline", "driftline.ext"}
 
 
+def test_the_readme_begins_with_the_two_commands_of_a_newcomer() -> None:
+    assert [c.partition("  ")[0].strip() for c in commands(ROOT / "README.md")][:2] == ["make demo", "make test"]
+
+
 def test_no_document_names_a_place_of_one_machine() -> None:
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
