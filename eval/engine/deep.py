@@ -101,7 +101,9 @@ class Deep:
 
         with seeded(rng):
             make = partial(timm.create_model, num_classes=n_classes)
-            module: Any = make(name) if weights in RANDOM else loaded(name, weights, make, new=2)
+            # torchvision's ResNets, the papers', start with every scale at 1; timm's with the last of each block at 0
+            own = {"zero_init_last": False} if timm.models.is_model_in_modules(name, ("resnet",)) else {}
+            module: Any = make(name, **own) if weights in RANDOM else loaded(name, weights, make, new=2)
             last = [tuple(p.shape) for p in module.parameters()][-2:]
             if len(last[0]) != 2 or last[0][0] != n_classes or last[1] != (n_classes,):
                 raise BadConfig(f"net is {name!r}.", "Expected a model that ends in one linear layer with a bias.")
@@ -109,8 +111,8 @@ class Deep:
                 from driftline.eval.engine.layers import CosineLayer
 
                 classifier = next(key for key, part in module.named_modules() if part is module.get_classifier())
-                parent, _, own = classifier.rpartition(".")
-                setattr(module.get_submodule(parent), own, CosineLayer(last[0][1], n_classes))
+                parent, _, key = classifier.rpartition(".")
+                setattr(module.get_submodule(parent), key, CosineLayer(last[0][1], n_classes))
         module = module.to(device)
         if mixed or device.startswith("cuda"):  # a third faster in bfloat16 at 128 pixels, slower in float32
             module = module.to(memory_format=torch.channels_last)

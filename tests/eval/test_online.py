@@ -293,11 +293,12 @@ PAPERS = {  # learner → how many of the network's tensors its paper trains; No
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("net", ["test_resnet", "resnet10t"])
 @pytest.mark.parametrize("name", PAPERS)
-def test_on_images_what_the_paper_trains_moves(name: str) -> None:
+def test_on_images_what_the_paper_trains_moves(name: str, net: str) -> None:
     """CLEAR: a ResNet18 from scratch; near-future accuracy: a ResNet50, or its classifier alone."""
     online = name not in STEPWISE
-    learner = LEARNERS[name](net="test_resnet", lr=0.05, **({} if online else {"epochs": 6}))
+    learner = LEARNERS[name](net=net, lr=0.05, **({} if online else {"epochs": 6}))
     learner.begin(Task(3, (32, 32, 3), None, *((16, 1) if online else ())), rng_for(0))
     before = [p.clone() for p in learner.head.params]
     rng = rng_for(1)
