@@ -35,8 +35,11 @@ test proofs suite: export OPENBLAS_NUM_THREADS = 1
 test: WHICH := not proof
 proofs: WHICH := proof
 suite: WHICH :=
-test proofs suite: $(VENV)/.dev  ## tests of every day; longer ones: journeys, browsers, kills, real data, matrices; both
-	@$(BIN)/python -m pytest -m "$(WHICH)" -n 3 --dist loadfile --no-loadscope-reorder --durations 12
+# ROOM: a folder or a file under tests/. A file is not worth the start of three workers.
+PLACE = $(if $(ROOM),$(or $(wildcard tests/$(ROOM)),$(error there is no tests/$(ROOM))))
+WORKERS = $(if $(filter %.py,$(ROOM)),,-n 3 --dist loadfile --no-loadscope-reorder)
+test proofs suite: $(VENV)/.dev  ## tests of every day; longer ones: journeys, browsers, kills, real data, matrices; both. ROOM=eval/scoring: those of one room
+	@$(BIN)/python -m pytest $(PLACE) -m "$(WHICH)" $(WORKERS) --durations 12
 
 mutants: export PYTHONPATH = .:tests
 mutants: export OMP_NUM_THREADS = 1

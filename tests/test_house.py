@@ -173,6 +173,24 @@ def test_what_needs_shared_data_has_a_small_twin() -> None:
     assert not unknown
 
 
+MARKERS = {"parametrize", "usefixtures", "filterwarnings", "timeout", "proof", "shared", "skip", "skipif"}
+LACKS = (  # what a machine may be without: the only reasons to skip a test
+    "shared/data", "Chromium", "compiler", "namespaces", "kernel", "bfloat16", "CUDA", "a GPU", "root", "heic",
+    "file systems", "folder of wheels", "is not on this machine",
+)  # fmt: skip
+
+
+def test_no_marker_hides_a_test_but_for_a_named_reason() -> None:
+    """The kinds of proofs are in conftest.py. Nothing is expected to fail."""
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            text = ast.unparse(node) if isinstance(node, ast.Call | ast.Attribute) else ""
+            if isinstance(node, ast.Attribute) and text.startswith("pytest.mark."):
+                assert node.attr in MARKERS, path
+            if text.startswith(("pytest.skip(", "pytest.xfail(", "pytest.mark.skip")) and isinstance(node, ast.Call):
+                assert any(word in text for word in LACKS), (path, text)
+
+
 # ---- what Linux or POSIX has and Windows has not is called in one room, which says so where it cannot work
 
 
