@@ -1,13 +1,19 @@
 """The manual builds without a warning, and its reference holds every command and every public name."""
 
 import re
+import runpy
 import shutil
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import yaml
 from support.console import python
 from test_docs import GENERATED
+
+from driftline.curate.core.registry import HOME
+from driftline.eval.learner import Family
+from driftline.eval.learners import LEARNERS
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -52,3 +58,31 @@ def test_links_between_pages_lead_somewhere(manual: Path) -> None:
 def test_the_citation_is_whole() -> None:
     told = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert {"cff-version", "message", "title", "authors", "version", "license"} <= set(told)
+
+
+# ---- the manual's page of learners names every learner of driftline, with a guide of its own
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "learner_page.py"
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    return runpy.run_path(str(PAGE))["page"]()
+
+
+@pytest.mark.parametrize("name", [name for name in LEARNERS if LEARNERS.entry(name).origin == HOME])
+def test_every_learner_of_driftline_has_a_line_and_settings_of_its_own(name: str, text: str) -> None:
+    guide = vars(LEARNERS[name]).get("guide")
+    assert guide is not None, f"{LEARNERS[name].__name__} declares no guide = Guide(family, source, cost, use)"
+    assert guide.family in get_args(Family)
+    assert f"| `{name}` | {guide.source or '–'} |" in text
+    assert f"\n### {name}\n" in text
+
+
+def test_a_learner_is_listed_under_the_protocols_whose_needs_it_meets(text: str) -> None:
+    rows = [[cell.strip(" `") for cell in line.split("|")] for line in text.splitlines() if line.count(" | ") == 5]
+    allowed = {row[1]: row[5] for row in rows}
+    assert allowed["majority"] == "all"
+    assert allowed["oracle"] == "seq-to-final"
+    assert allowed["cumulative"] == "clear-iid, clear-streaming, seq-to-final"

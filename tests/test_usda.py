@@ -46,7 +46,7 @@ def fewer(usda: Path, to: Path) -> Path:
 
 
 @pytest.mark.proof("real data")
-@pytest.mark.shared(twin="tests/pipelines/test_demo_ageing.py::test_a_model_of_the_first_year_loses_more_each_year")
+@pytest.mark.shared(twin="tests/pipelines/test_demo_odd.py::test_a_model_of_the_first_year_loses_more_each_year")
 def test_the_usda_pictures_become_a_benchmark_that_shows_their_drift(shared: Path, tmp_path: Path) -> None:
     learners = ("scratch", "finetune", "cumulative", "nearest-mean")
     size = ["--size", "32", "--epochs", "2", "--seeds", "1", "--learners", *learners, "zero-shot", "text-probe"]

@@ -5,9 +5,12 @@ import runpy
 import sys
 from pathlib import Path
 
+import numpy
 import pytest
 import yaml
+from support.console import document, inside
 
+import driftline as dl
 from driftline.curate.core.errors import BadConfig, MissingFile, UnknownName
 from driftline.curate.core.own_code import codes_of
 from driftline.curate.core.run_log import RunLog
@@ -21,6 +24,7 @@ from driftline.curate.retrieval.settings import Concept, RetrieveSettings
 from driftline.curate.sources import SOURCES
 from driftline.curate.sources.folder import Folder
 from driftline.curate.sources.table import Delimited
+from driftline.eval.engine.fused import kind
 from driftline.pipelines.config import presets
 from driftline.pipelines.config.loader import Config, load
 from driftline.pipelines.run.stage import Context
@@ -245,3 +249,24 @@ def test_clear10_has_the_papers_numbers() -> None:
 def test_an_unknown_preset_is_answered_with_the_known() -> None:
     with pytest.raises(UnknownName, match="Available: clear10, clear100, folder, mini, yfcc"):
         presets.values("clear")
+
+
+# ---- presets
+
+
+def test_where_to_get_the_metadata_of_yfcc_stands_in_the_message(tmp_path: Path) -> None:
+    with pytest.raises(MissingFile, match=r"yfcc100m_dataset\.bz2.*multimedia-commons.*s3://mmcommons"):
+        dl.run(dl.init(tmp_path / "run", preset="yfcc"), until="ingest")
+
+
+# ---- what the doctor says of this machine
+
+
+def test_it_examines_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = document("doctor")
+    assert found["packages"]["numpy"] == numpy.__version__
+    assert found["kernel"] == kind()
+    monkeypatch.setattr("driftline.pipelines.commands.start._version", lambda package: None)
+    poor = inside("doctor").stdout
+    assert "missing       torch, " in poor
+    assert "kernel        None" in poor

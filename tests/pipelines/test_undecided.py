@@ -8,12 +8,17 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from starlette.testclient import TestClient
-from support.console import driftline
+from support.console import answer, driftline
 from support.helpers import album, photo_config
 
 from driftline.curate.bucketing.settled import settle, settled_dates
-from driftline.curate.core.errors import BadInput
-from driftline.pipelines.browse.server import application, open_collection
+from driftline.curate.core.errors import BadInput, UnknownName
+from driftline.curate.core.run_log import RunLog
+from driftline.pipelines.browse.server import application, open_collection, shown_date
+from driftline.pipelines.config.loader import load
+from driftline.pipelines.reporting.photos import dropped, history_text, trace
+from driftline.pipelines.run.runner import run
+from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import folder_of
 
 
@@ -103,3 +108,89 @@ def test_a_file_of_dates_is_checked_before_any_work(tmp_path: Path, text: str, s
     (tmp_path / "dates.csv").write_text(text)
     with pytest.raises(BadInput, match=re.escape(sentence)):
         settled_dates(tmp_path / "dates.csv")
+
+
+# ---- what was dropped is listed with its place
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run on own photos: one without a date, one that is no image; read only."""
+    root = tmp_path_factory.mktemp("own") / "run"
+    album(root / "photos")
+    shutil.copy(root / "photos" / "car" / "2010-05-01.jpg", root / "photos" / "undated.jpg")
+    (root / "photos" / "broken.jpg").write_bytes(b"no image")
+    (root / "driftline.yaml").write_text(photo_config("  per_class: 6"))
+    run(Context(root, load(root / "driftline.yaml"), RunLog(quiet=True)))
+    return root
+
+
+class TestDropped:
+    def test_an_unknown_reason_is_answered_with_the_known(self, root: Path) -> None:
+        with pytest.raises(UnknownName, match="Did you mean 'no_upload_date'"):
+            dropped(root, ["no_upload_dat"])
+
+    def test_the_command_lists_those_of_one_reason(self, root: Path) -> None:
+        rows = answer("status", str(root), "--dropped", "no_upload_date", "--json")["dropped"]
+        assert [row["place"] for row in rows] == [str(root / "photos" / "undated.jpg")]
+        assert "was given without --dropped" in driftline("status", str(root), "no_upload_date").stderr
+
+    def test_the_command_says_where_dates_were_looked_for(self, root: Path) -> None:
+        said = driftline("status", str(root), "--dropped").stdout
+        assert f"no_upload_date          {root / 'photos' / 'undated.jpg'}" in said
+        assert "Dates were looked for in: path." in said
+        assert "--set 'collection.dates=[path, exif, sidecar, file]'" in said
+
+    def test_records_that_could_not_be_read_show_why(self, root: Path) -> None:
+        (row,) = answer("status", str(root), "--dropped", "unreadable_image", "--json")["dropped"]
+        assert row["stage"] == "ingest"
+        assert "broken.jpg" in row["detail"]
+
+
+class TestTrace:
+    def test_by_path_and_by_the_end_of_a_path(self, root: Path) -> None:
+        whole = trace(root, str(root / "photos" / "car" / "2010-05-01.jpg"))
+        assert whole == trace(root, "car/2010-05-01.jpg") == trace(root, whole["id"])
+
+    def test_of_a_file_that_could_not_be_read_by_each_form_of_its_path(self, root: Path) -> None:
+        whole = trace(root, "broken.jpg")
+        (event,) = whole["events"]
+        place = root / "photos" / str(event["detail"]).partition(": ")[0]
+        assert place.is_file()
+        assert whole == trace(root, str(place)) == trace(root, whole["id"])
+        assert whole["ended"] == "It was dropped at ingest: unreadable_image."
+        with pytest.raises(UnknownName, match=r"No stage .* 'roken\.jpg'"):
+            trace(root, "roken.jpg")
+
+    def test_by_file_name(self, root: Path) -> None:
+        assert trace(root, "undated.jpg")["ended"] == "It was dropped at filter: no_upload_date."
+
+    def test_a_name_of_two_photos_is_refused_with_their_ids(self, root: Path) -> None:
+        with pytest.raises(UnknownName, match=r"2 photos of .* are named '2010-05-01\.jpg'.*The first: bus-2010"):
+            trace(root, "2010-05-01.jpg")
+
+    def test_people_read_dates(self, root: Path) -> None:
+        said = history_text(trace(root, "car/2010-05-01.jpg"))
+        assert said.count("date: 2010-05-01 (day, from path)") == said.count("date: ") == 1
+        assert "date taken" not in said  # no camera's clock was read
+
+    def test_the_browse_page_knows_the_precision_of_a_date(self, root: Path) -> None:
+        dated = [row for row in open_collection(root).photos(range(100)) if row["uploaded"] is not None]
+        assert {row["precision"] for row in dated} == {"day"}
+        assert shown_date(dated[0] | {"precision": "year"}) == "2010"
+        assert shown_date(dated[0]) == "2010-05-01"
+
+    def test_by_address(self, tmp_path: Path) -> None:
+        root = tmp_path / "run"
+        root.mkdir()
+        (root / "photos.csv").write_text(
+            "url,day\nhttp://127.0.0.1:9/a/1.jpg?x=1,2010\nhttp://127.0.0.1:9/b/2.jpg,2011\n"
+        )
+        source = "{source: delimited, path: photos.csv, columns: {url: url, uploaded: day}}"
+        config = photo_config("  per_class: 6")
+        config = config.replace("{source: folder, path: photos, label: parent, dates: [path]}", source)
+        (root / "driftline.yaml").write_text(config)
+        run(Context(root, load(root / "driftline.yaml"), RunLog(quiet=True)), until="filter")
+        by_url = trace(root, "http://127.0.0.1:9/a/1.jpg?x=1")
+        assert by_url["events"][0]["uploaded"] == 1_262_304_000
+        assert trace(root, "2.jpg")["events"][0]["url"] == "http://127.0.0.1:9/b/2.jpg"
