@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -129,7 +130,7 @@ def journey(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with (made / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (made / "demo" / "demo.json").is_file():  # written last
-            demo(made / "demo", QUICK, RunLog(quiet=True), workers=1)
+            demo(made / "demo", replace(QUICK, seeds=1), RunLog(quiet=True), workers=1)
     return Path(shutil.copytree(made / "demo", tmp_path_factory.mktemp("journey") / "demo"))
 
 

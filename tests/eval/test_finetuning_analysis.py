@@ -10,7 +10,7 @@ import pytest
 import torch
 from scipy.linalg import subspace_angles
 from support.console import handed
-from support.helpers import drifting
+from support.helpers import drifting, few_of
 
 from driftline.curate.core.errors import BadConfig, BadInput, IncompatibleStream
 from driftline.curate.core.seeding import rng_for
@@ -30,7 +30,7 @@ from driftline.stream_builder.stream import Split, Step, Stream
 
 LEARNERS = ["oracle", "baseline", "erm", "ft", "st-1", "st-b", "sft", "sst-1", "jm", "jst-1", "ft(final=lowrank-add)"]
 SEARCHING = ["ft(final=search)", "sft-linear", "sft(final=search,beam=2)"]
-SETTINGS = {"network": "conv-1", "epochs": 2, "precision": "float32", "adjacents": "0/0.1"}
+SETTINGS = {"network": "conv-1", "epochs": 2, "precision": "float32", "adjacents": "0/0.1", "fits": 6}
 
 
 def images(n: int, step: int, seed: int) -> Split:
@@ -184,7 +184,7 @@ class TestSvcca:
 
 
 class TestPictures:
-    @pytest.mark.parametrize("kind", OF_NETWORKS)
+    @pytest.mark.parametrize("kind", few_of(OF_NETWORKS, ["projection"], "paper"))
     def test_the_same_bytes_twice(self, made: Any, kind: str, tmp_path: Path) -> None:
         _, stream, runs = made
 

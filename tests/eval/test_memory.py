@@ -308,8 +308,6 @@ def test_a_search_equals_brute_force_for_any_blocks(k: int, rows: int, monkeypat
 @pytest.mark.parametrize("spread", [1.0, 0.02])
 def test_bfloat16_gives_the_answers_of_float32(spread: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where all cosines are nearly 1, so that rounding cannot tell them apart."""
-    if not knn.halves():
-        pytest.skip("this processor does not multiply bfloat16")
     x, q = (1 + spread * vectors(n, seed=n) for n in (5000, 300))
     found = []
     for halves in (True, False):
@@ -325,8 +323,6 @@ def test_bfloat16_gives_the_answers_of_float32(spread: float, monkeypatch: pytes
 @pytest.mark.parametrize("halves", [False, True])
 def test_vectors_that_all_point_away_are_searched_too(halves: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """No cosine is above 0, and many candidates are no reason to begin again in float32."""
-    if halves and not knn.halves():
-        pytest.skip("this processor does not multiply bfloat16")
     monkeypatch.setattr(knn, "halves", lambda: halves)
     monkeypatch.setattr(knn, "FEW", 1)
     x, q, memory = -abs(vectors(5000)), abs(vectors(300, seed=1)), Memory(16)

@@ -175,6 +175,7 @@ def test_a_name_of_a_module_is_imported_for_the_user_and_never_for_a_file(stream
     assert "How &lt;fast&gt; a model ages." in page
 
 
+@pytest.mark.proof("processes")
 def test_worker_processes_run_it(module: Path) -> None:
     made = drifting().save(module.parent / "S")
     instance = PROTOCOLS.resolve("ageing:Ageing")(step=1)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import typer
 from support.console import inside
+from support.helpers import few_of
 from support.small_runs import unpacked
 
 from driftline.pipelines.cli import app as application
@@ -55,8 +56,8 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {key: str(folder / name) for key, name in (names | {"nowhere": "nowhere"}).items()}
 
 
-def cases(name: str) -> Iterator[list[str]]:
-    """The words of a command with one hostile value in each place in turn."""
+def cases(name: str, every: bool) -> Iterator[list[str]]:
+    """The words of a command with one hostile value in each place in turn; not every: a third for each option."""
     parameters = [p for p in COMMANDS[name].params if not getattr(p, "is_flag", False)]
     arguments = [p for p in parameters if p.param_type_name == "argument"]
     options = [p for p in parameters if p.param_type_name == "option" and p.name != "help"]
@@ -64,11 +65,11 @@ def cases(name: str) -> Iterator[list[str]]:
     if words is None:
         words = ["{nowhere}"] * sum(p.required for p in arguments)
         words += [word for p in options if p.required for word in (p.opts[0], "x")]
-    for value in VALUES:
+    for number, value in enumerate(VALUES):
         for place in range(len(arguments) if name not in LONG or arguments else 0):
             if place < len(words):
                 yield [*words[:place], value, *words[place + 1 :]]
-        for option in options:
+        for option in options if every else options[number % 3 :: 3]:
             flag = option.opts[0]
             without = list(words)
             if flag in without:
@@ -77,15 +78,18 @@ def cases(name: str) -> Iterator[list[str]]:
                 yield [*without, f"{flag}={value}"]
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_hostile_values_are_answered_with_one_message(name, places, monkeypatch, tmp_path):
+CASES = [(name, every) for name in COMMANDS for every in (False, True)]
+
+
+@pytest.mark.parametrize(("name", "every"), few_of(CASES, [case for case in CASES if not case[1]], "fuzz"))
+def test_hostile_values_are_answered_with_one_message(name, every, places, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     part = application.called(name.split())
     monkeypatch.setattr(application, "called", lambda words: part)  # made once, not for each value
     monkeypatch.setattr(
         "driftline.pipelines.demo.journey.demo", lambda *given: {"report": "", "seconds": 0.0, "stages": []}
     )
-    for case in cases(name):
+    for case in cases(name, every):
         words = [PLACE.sub(lambda match: places[match[1]], word) for word in case]
         shown = [name, *(word[:80] for word in words)]
         try:
