@@ -20,6 +20,7 @@ import numpy as np
 
 from driftline.curate.core.atomic_io import write_bytes
 from driftline.curate.core.errors import BadInput
+from driftline.curate.core.late import torch
 from driftline.eval.learner import Task
 
 EVERY = 60.0  # seconds between two states
@@ -48,8 +49,6 @@ class Checkpoint:
     def load(self, *fresh: Any) -> list[Any] | None:
         """The stored values, or None. fresh: the same values of a run that has just begun; they are not changed.
         Raises BadInput for a file that is no state of such a run."""
-        import torch
-
         parts = list(_parts_of(fresh))
         self.kinds = {_name(type(part)): type(part) for part in parts}
         if not self.path.is_file():
@@ -86,8 +85,6 @@ class Checkpoint:
     def keep(self, *state: Any, final: bool = False) -> None:
         """Write the state, if it is time; a finished run needs none. A state that is not all data is not written, which
         is said once."""
-        import torch
-
         if final:
             self.path.unlink(missing_ok=True)
         elif self.able and time.monotonic() - self.last >= EVERY:
@@ -106,8 +103,6 @@ class _Pickler(pickle.Pickler):
     """Arrays as tensors, generators and modules as their states; the task stays the new run's."""
 
     def reducer_override(self, value: Any) -> Any:
-        import torch
-
         if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biuf":
             return _array, (torch.from_numpy(np.array(value)), isinstance(value, np.generic))
         if isinstance(value, np.ndarray) and value.dtype.kind == "U":
@@ -141,10 +136,8 @@ def _generator(state: dict[str, Any]) -> np.random.Generator:
 def _classes(data: bytes, kinds: dict[str, type]) -> list[Any]:
     """The classes and functions that a state names. Raises TypeError for one that neither the run had when it began nor
     is ours and holds data."""
-    from torch.serialization import get_unsafe_globals_in_checkpoint
-
     named: list[Any] = []
-    for name in sorted(get_unsafe_globals_in_checkpoint(io.BytesIO(data))):
+    for name in sorted(torch.serialization.get_unsafe_globals_in_checkpoint(io.BytesIO(data))):
         module, _, attribute = name.rpartition(".")
         kind: Any = kinds.get(name)
         if kind is None and f"{module}.".startswith(OURS):

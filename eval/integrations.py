@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import PositiveInt
 
 from driftline.curate.core.errors import BadConfig, BadPlugin, Diverged
+from driftline.curate.core.late import torch
 from driftline.eval.engine.linear import seeded
 from driftline.eval.learner import Array, Labels, Learner, Task
 from driftline.eval.training.sgd_learner import Budget, Device, batches_of, place
@@ -150,8 +151,6 @@ class Torch(Learner):
     def learn(self, x: Array, y: Labels) -> None:
         """Train on batches in random order: as many updates as are paid for; without a budget `epochs` passes. Raises
         Diverged if the loss is not finite."""
-        import torch
-
         optimiser, updates = self.optimiser(self.net.parameters()), self.budget.take(self.cost)
         self.net.train()
         with seeded(self.rng):
@@ -160,10 +159,7 @@ class Torch(Learner):
                 self._update(optimiser, tensor_of(x[rows]).to(self.place), labels.to(self.place))
 
     def _update(self, optimiser: Any, x: Any, y: Any) -> None:
-        import torch
-        from torch.nn.functional import cross_entropy
-
-        loss = cross_entropy(self.net(x), y) if self.loss is None else self.loss(self.net, x, y)
+        loss = torch.nn.functional.cross_entropy(self.net(x), y) if self.loss is None else self.loss(self.net, x, y)
         if not bool(torch.isfinite(loss)):
             raise Diverged(f"The loss of {self.name} is not finite.", "", "Lower its learning rate.")
         optimiser.zero_grad()
@@ -173,8 +169,6 @@ class Torch(Learner):
 
     def scores(self, x: Array) -> Array:
         """Outputs of the module (N, C), in blocks of 1,024."""
-        import torch
-
         self.net.eval()
         with torch.inference_mode():
             blocks = (tensor_of(x[low : low + ANSWERED]).to(self.place) for low in range(0, max(1, len(x)), ANSWERED))
@@ -193,8 +187,6 @@ class Torch(Learner):
 
 def tensor_of(x: Array) -> Any:
     """A copy of samples: images (B, H, W, 3) uint8 → (B, 3, H, W) float32 in 0 … 1, others float32."""
-    import torch
-
     if x.dtype == np.uint8 and x.ndim == 4:
         return torch.from_numpy(x.transpose(0, 3, 1, 2).copy()).float() / 255
     return torch.from_numpy(np.array(x, np.float32))
@@ -230,7 +222,6 @@ class Avalanche(Learner):
 
     def learn(self, x: Array, y: Labels) -> None:
         """Learn the batch as one experience; under a budget, for as many whole epochs as it pays for."""
-        import torch
         from avalanche.benchmarks import benchmark_from_datasets
         from avalanche.benchmarks.utils import as_taskaware_classification_dataset, make_avalanche_dataset
         from avalanche.benchmarks.utils.data_attribute import DataAttribute
@@ -252,8 +243,6 @@ class Avalanche(Learner):
 
     def scores(self, x: Array) -> Array:
         """The model's outputs (N, C)."""
-        import torch
-
         self.model.model.eval()
         with torch.inference_mode():
             return np.asarray(self.model.model(tensor_of(x)).numpy())

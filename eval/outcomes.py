@@ -12,21 +12,19 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.atomic_io import sha256_bytes, writing
 from driftline.curate.core.errors import BadArray, BadInput, IncompatibleStream, IntegrityError, reason
+from driftline.curate.core.late import pa
 from driftline.eval import rows as row_files
 from driftline.eval.learner import NO_ANSWER, Learner, best, small, sureness
 from driftline.eval.rows import Answers, Row, Run
 from driftline.stream_builder.step import Split
 from driftline.stream_builder.stream import SPLITS, Stream
-
-if TYPE_CHECKING:  # as in `driftline.eval.rows`
-    import pyarrow as pa
 
 FILE = row_files.OUTCOMES
 MOST = 2**26  # records of one run
@@ -131,8 +129,6 @@ def table(rows: Sequence[Row], groups: Labels | None = None) -> "pa.Table | None
 
     Numbers get their stored types here, for all tests at once: one test has too few samples for so many small steps.
     """
-    import pyarrow as pa
-
     tested = [(i, row.answers) for i, row in enumerate(rows) if row.answers is not None]
     if not tested:
         return None
@@ -159,7 +155,6 @@ def table(rows: Sequence[Row], groups: Labels | None = None) -> "pa.Table | None
 
 def write(path: Path, records: "pa.Table | None") -> None:
     """Write the records, completely or not at all; nothing if there are none. `rows.save` is called next."""
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     if records is None:
@@ -266,8 +261,6 @@ def groups_in(runs: Sequence[Run]) -> Labels | None:
 
 def _read(path: Path, source: Any) -> dict[str, Labels]:
     """The columns; a file of a few bytes may claim millions of records."""
-    import pyarrow as pa
-
     from driftline.curate.foreign.tables import BoundedParquet
 
     try:

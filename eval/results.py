@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from driftline.curate.core.late import pd
 from driftline.curate.foreign.notebook import Strong, table
 from driftline.eval.protocol import primary_of, scores_of
 from driftline.eval.reporting.exports import CLASS_COLUMNS, SCORE_COLUMNS, class_records, score_records
@@ -19,8 +20,6 @@ from driftline.eval.scoring.ranking import ranked
 from driftline.stream_builder.stream import SPLITS, Stream
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from driftline.eval.plotting.charts import Figure
 
 
@@ -46,8 +45,6 @@ class Results(dict[str, Any]):
 
         by_class: one row for each learner and class in their place: test samples of a run (`n`) and mean `recall` over
         seeds, NaN for a class without tests."""
-        import pandas as pd
-
         if by_class:
             of_classes = pd.DataFrame(class_records(self), columns=CLASS_COLUMNS)
             return of_classes.astype({"n": int, "recall": float})
@@ -62,8 +59,6 @@ class Results(dict[str, Any]):
     def matrix(self) -> "pd.DataFrame":
         """One row for each learner and step that it learned, the best learner first, one column for each tested step:
         accuracy, mean over seeds, NaN where it was not tested. Empty for a protocol without a matrix."""
-        import pandas as pd
-
         parts = {
             place.name: pd.DataFrame(np.array(place.result["matrix"], np.float64))
             for place in ranked(self)
@@ -75,8 +70,6 @@ class Results(dict[str, Any]):
         """One row for each learner and age, the best learner first: accuracy with the ends of its 95 % interval, and
         the part of the fall that is the model's own age (`older`); age is in `unit`. Empty where no learner was tested
         after its training."""
-        import pandas as pd
-
         whole = self.whole()
         about, names = whole.get("ageing") or {"unit": "", "results": ()}, {}
         for place in ranked(whole):
@@ -99,8 +92,6 @@ class Results(dict[str, Any]):
     def outcomes(self) -> "pd.DataFrame":
         """One row for each test sample and test: learner, seed, test (`tested_on`, `learned_to`), sample (position in
         the stream), id and time of the sample where the stream is known, label, answer (`predicted`), confidence."""
-        import pandas as pd
-
         tests = [(run.about, row, row.answers) for run in self.runs for row in run.rows if row.answers is not None]
         sizes = [len(one) for _, _, one in tests]
         of_tests = {

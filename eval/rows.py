@@ -10,7 +10,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from driftline.curate.core.atomic_io import (
     check_format,
@@ -24,9 +24,7 @@ from driftline.curate.core.atomic_io import (
     write_parquet,
 )
 from driftline.curate.core.errors import BadInput, MissingFile, reason
-
-if TYPE_CHECKING:  # imported where a file is read or written: `import driftline` and its names need none
-    import pyarrow as pa
+from driftline.curate.core.late import pa
 
 FORMAT = 1
 SKIPPED = "skipped"
@@ -139,8 +137,6 @@ _NO_ROW = Row("", 0, 0)
 @cache
 def schema() -> "pa.Schema":
     """The columns of `rows.parquet`, with their types."""
-    import pyarrow as pa
-
     kinds: dict[object, pa.DataType]
     kinds = {str: pa.string(), int: pa.int64(), float: pa.float64(), Sequence[int]: pa.list_(pa.int64())}
     return pa.schema([(f.name, kinds[f.type]) for f in fields(Row) if f.name in FIELDS])
@@ -237,8 +233,6 @@ def tested(rows: Sequence[Row]) -> str:
 
 def save(folder: Path, about: dict[str, Any], rows: Sequence[Row]) -> None:
     """Write one run; `run.json` last, with the digests of its rows and of the records that are there."""
-    import pyarrow as pa
-
     sweep(folder)
     table = pa.Table.from_pylist([plain(r) for r in rows], schema=schema())
     # Many columns of few bytes: with zstd, which writes them no shorter, a report reads them in three times the time.
@@ -298,8 +292,6 @@ def load(folder: Path) -> Run:
 
 def parsed(data: bytes, path: Path, way_out: str) -> list[Row]:
     """The rows of a file of one run; a file of a few bytes may claim millions. Raises BadInput, naming the file."""
-    import pyarrow as pa
-
     from driftline.curate.foreign.tables import BoundedParquet
 
     try:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.errors import BadConfig, IncompatibleStream, UnknownName, did_you_mean
+from driftline.curate.core.late import timm, torch
 from driftline.eval.engine import fused
 from driftline.eval.engine.linear import Params, Pull, seeded, zeros
 
@@ -36,8 +37,6 @@ def draw(shape: tuple[int, ...], kinds: tuple[str, ...], rng: np.random.Generato
 def augmented(x: Any, draws: npt.NDArray[np.float32]) -> Any:
     """x (B, H, W, 3) uint8 tensor → the same, each image flipped, shifted and rotated (nearest pixel) by its own
     draw."""
-    import torch
-
     n, height, width, _ = x.shape
     each = torch.from_numpy(draws).to(x.device)[:, :, None, None]
     cos, sin, down, right, flip = each.unbind(1)
@@ -94,9 +93,6 @@ class Deep:
         """A timm model with random weights from `rng`, or with `weights` (a checkpoint or a tag of timm, as of the
         encoder `backbone`) below a new classifier. cosine: the classifier is `CosineLayer`. Raises UnknownName for an
         unknown tag, MissingFile and BadInput for weights that are not here or do not fit."""
-        import timm
-        import torch
-
         from driftline.curate.encoders.backbone import loaded
 
         with seeded(rng):
@@ -134,8 +130,6 @@ class Deep:
 
     def view(self, x: Any) -> Any:
         """A training batch as the network's input: augmented and normalised, (B, 3, H, W) float32."""
-        import torch
-
         draws = draw(tuple(x.shape), self.kinds, self.rng)
         if fused.ready(x):
             shown = fused.show(x, draws, SCALE, SHIFT)
@@ -145,8 +139,6 @@ class Deep:
 
     def scores(self, x: Any) -> Any:
         """Scores (B, C) float32; batch normalisation by its statistics."""
-        import torch
-
         self.module.eval()
         parts = []
         for low in range(0, len(x), CHUNK):
@@ -156,10 +148,9 @@ class Deep:
 
     def data_gradient(self, x: Any, y: Any, pull: Pull | None = None) -> Params:
         """Batch normalisation by the batch."""
-        from torch.nn.functional import cross_entropy
 
         def loss(scores: Any) -> Any:
-            data = cross_entropy(scores, y, reduction="sum") / len(y)
+            data = torch.nn.functional.cross_entropy(scores, y, reduction="sum") / len(y)
             return data if pull is None else data + (scores * pull(scores.detach())).sum()
 
         return self.gradient(x, loss)
@@ -169,17 +160,14 @@ class Deep:
 
     def fisher(self, x: Any, y: Any) -> Params:
         """Mean over samples of the squared gradient of one sample's loss; batch normalisation by its statistics."""
-        import torch
-        from torch.func import functional_call, grad, vmap
-
         self.module.eval()
         weights = {name: p.detach() for name, p in self.module.named_parameters()}
 
         def loss(params: Any, image: Any, label: Any) -> Any:
-            scores = functional_call(self.module, params, (image[None],))
+            scores = torch.func.functional_call(self.module, params, (image[None],))
             return torch.nn.functional.cross_entropy(scores, label[None])
 
-        single = vmap(grad(loss), in_dims=(None, 0, 0))
+        single = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))
         total = zeros(self.params)
         for low in range(0, len(y), SINGLE):
             squares = single(weights, planes(x[low : low + SINGLE]), y[low : low + SINGLE])
@@ -188,8 +176,6 @@ class Deep:
 
     def gradient(self, x: Any, loss_of: Callable[[Any], Any]) -> Params:
         """Gradient of a loss of the scores."""
-        import torch
-
         self.module.train(not self.frozen and len(x) > 1)  # one image, as in a correction, has no statistics
         params = list(self.module.parameters())[-2 if self.frozen else 0 :]
         with torch.enable_grad():
@@ -201,21 +187,15 @@ class Deep:
 
     def features(self, x: Any) -> Any:
         """Inputs (B, F) of the classifier, without gradient; batch normalisation by its statistics if frozen."""
-        import torch
-
         with torch.no_grad():
             return self.module.forward_head(self.module.forward_features(planes(x)), pre_logits=True)
 
     def _casting(self, x: Any) -> Any:
-        import torch
-
         return torch.autocast(x.device.type, torch.bfloat16, enabled=self.mixed)
 
 
 def check_model(name: str, x_shape: tuple[int, ...]) -> None:
     """Raise UnknownName for a model that timm does not have, IncompatibleStream for samples that are no images."""
-    import timm
-
     if not timm.is_model(name):
         raise UnknownName(
             f"Unknown net {name!r}.",
@@ -229,8 +209,6 @@ def check_model(name: str, x_shape: tuple[int, ...]) -> None:
 
 def planes(x: Any) -> Any:
     """(B, H, W, 3) uint8 → (B, 3, H, W) float32, normalised; float32 is returned unchanged."""
-    import torch
-
     if x.dtype != torch.uint8:
         return x
     scale, shift = (torch.tensor(v, device=x.device).view(1, 3, 1, 1) for v in (SCALE, SHIFT))

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.late import torch
 
 LANES, CLASSES, ROWS = 32, 12, 32  # as in kernel.c: columns and classes are padded to these, rows of a block
 SIDE = 16  # classes of AMX are padded to it, as in amx.h
@@ -113,8 +114,6 @@ def suits(width: int, classes: int, batch: int | None = None, tiles: bool = Fals
 
 def descend(weights: Any, velocity: Any, gradient: Any, lr: float, momentum: float, decay: float) -> bool:
     """One step of SGD with momentum, in place and in one pass; False if the kernel does not support the tensors."""
-    import torch
-
     three = (weights, velocity, gradient)
     if any(t.dtype is not torch.float32 for t in three) or not ready(*three):
         return False
@@ -137,8 +136,6 @@ def descend_rounded(
 def show(x: Any, draws: npt.NDArray[np.float32], scale: Sequence[float], shift: Sequence[float]) -> Any:
     """Augmented and normalised: x (B, H, W, 3) uint8 → (B, 3, H, W) float32. draws: (B, 5) of `deep.draw`. scale,
     shift: factor of the bytes of each channel, and summand."""
-    import torch
-
     n, height, width, _ = x.shape
     out = torch.empty((n, 3, height, width))
     work = np.empty(3 * width, np.int32)
@@ -151,8 +148,6 @@ def show(x: Any, draws: npt.NDArray[np.float32], scale: Sequence[float], shift: 
 def fits(sources: Sequence[Any], half: bool, classes: int = 2, batch: int | None = None, epochs: int = 100) -> bool:
     """Whether the kernel is available, supports these tensors (N, D), and is faster than torch. half: needs bfloat16
     products; classes: of the layer; batch, epochs: as for `suits`."""
-    import torch
-
     wanted, width = torch.bfloat16 if half else torch.float32, sources[0].shape[1]
     if any(x.dtype is not wanted or x.shape[1] != width or x.device.type != "cpu" for x in sources):
         return False  # torch raises an error for them; C would read out of bounds
@@ -163,8 +158,6 @@ def fits(sources: Sequence[Any], half: bool, classes: int = 2, batch: int | None
 
 def padded(x: Any) -> Any:
     """x (N, D) with zero columns up to a multiple of LANES; x itself if it has one. Contiguous."""
-    import torch
-
     missing = -x.shape[1] % LANES
     return (torch.nn.functional.pad(x, (0, missing)) if missing else x).contiguous()
 
@@ -172,8 +165,6 @@ def padded(x: Any) -> Any:
 def gradient(params: Any, x: Any, y: Any) -> Any:
     """Gradient of the mean cross-entropy on contiguous x (B, D) float32 or bfloat16, y (B,) int64, in float32
     weights (C, D) and bias (C,)."""
-    import torch
-
     kernel, half = library(), x.dtype is torch.bfloat16
     x = padded(x)
     products = KINDS.index(kind())
@@ -190,8 +181,6 @@ def gradient(params: Any, x: Any, y: Any) -> Any:
 def aligned(shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
     """An array in torch's memory, which begins at whole lines of the cache: rows of numpy's lie across them, and the
     kernel takes 12 % longer."""
-    import torch
-
     array: npt.NDArray[np.float32] = torch.empty(shape).numpy()
     return array
 
@@ -199,8 +188,6 @@ def aligned(shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
 def room(params: Any, x: Any, products: int) -> list[Any]:
     """Weights (classes and columns padded with zeros) and bias, in memory of their own, then room for the scores of a
     block, and for what bfloat16 needs if x, padded, is of it. products: number of their kind."""
-    import torch
-
     half = x.dtype is torch.bfloat16
     multiple, copies, more = (SIDE, 3, 2 * SIDE * ROWS) if half and products == AMX else (CLASSES, 1, 0)
     classes, features = params[0].shape
@@ -218,8 +205,6 @@ def train(
     sources: torch tensors (N, D), all float32 or all bfloat16: the data, then the memory if there is one; labels: int64
     arrays (N,) of each. batches: learning rate, rows of the data and rows of the memory of each step.
     """
-    import torch
-
     kernel = library()
     half = sources[0].dtype is torch.bfloat16
     sources = [padded(x) for x in sources]

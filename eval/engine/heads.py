@@ -14,6 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from driftline.curate.core.errors import Diverged
+from driftline.curate.core.late import torch
 from driftline.eval.engine import fused
 from driftline.eval.engine.linear import Layers, Params, Pull, errors, layer, zeros
 
@@ -81,8 +82,6 @@ class Wide:
     @classmethod
     def new(cls, n_classes: int, width: int, rng: np.random.Generator, device: str, momentum: bool, half: bool) -> Self:
         """torch.nn.Linear's initialisation."""
-        import torch
-
         weights, bias = layer(n_classes, width, rng, device)
         velocity = [torch.zeros_like(weights), torch.zeros_like(bias)] if momentum else None
         return cls(weights, bias, velocity, weights.bfloat16() if half else None)
@@ -95,8 +94,6 @@ class Wide:
     def scores(self, x: Any, learned_next: bool = False) -> Any:
         """x (B, D) float32 → (B, C) float32. learned_next: keep them for an update on the same x, which saves a third
         of the work of both; nobody may change them."""
-        import torch
-
         if learned_next:
             self.ahead = x, self.scores(x)
             return self.ahead[1]
@@ -107,8 +104,6 @@ class Wide:
     def update(self, x: Any, y: Any, lr: float, momentum: float, decay: float, masked: Any = None) -> None:
         """One step of torch.optim.SGD on the mean cross-entropy of x (B, D), y (B,). masked: (B, C) bool, classes that
         are excluded from a sample's loss. Raises Diverged if the loss is not finite."""
-        import torch
-
         ahead, self.ahead = self.ahead, None
         scores = ahead[1] if ahead is not None and torch.equal(ahead[0], x) else self.scores(x)
         if masked is not None:
@@ -125,8 +120,6 @@ class Wide:
 
     def _descend(self, g: Any, x: Any, lr: float, momentum: float, decay: float) -> None:
         """Some classes at a time on a CPU: their gradient stays in the cache until their weights have moved."""
-        import torch
-
         if self.rounded is not None:
             g, x = g.bfloat16(), x.bfloat16()
         size = PART if self.weights.device.type == "cpu" else len(self.weights)
@@ -162,8 +155,6 @@ class Cosine:
     @classmethod
     def new(cls, n_classes: int, width: int, rng: np.random.Generator, device: str) -> Self:
         """σ = 1."""
-        import torch
-
         return cls(layer(n_classes, width, rng, device)[0], torch.ones((), device=device))
 
     @property
@@ -178,8 +169,6 @@ class Cosine:
     def update(self, x: Any, y: Any, lr: float, momentum: float, decay: float, masked: Any = None) -> None:
         """One step of SGD on the mean cross-entropy, without momentum. Raises Diverged if the gradient is not
         finite."""
-        import torch
-
         x, directions = unit(x), unit(self.weights)
         cosines = x @ directions.T
         scores = self.sigma * cosines

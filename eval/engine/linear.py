@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from driftline.curate.core.errors import Diverged
 from driftline.curate.core.executor import one_thread
+from driftline.curate.core.late import torch
 from driftline.eval.engine import fused
 
 Floats = npt.NDArray[np.float32]
@@ -116,8 +117,6 @@ class Head(Layers):
         return cls(params, zeros(params), half)
 
     def scores(self, x: Any) -> Any:
-        import torch
-
         # Classes first, (C, B): with few classes this order of the products is twice as fast as (B, C).
         weights, bias = self.params
         if x.dtype is torch.bfloat16:  # only in training
@@ -125,8 +124,6 @@ class Head(Layers):
         return torch.addmm(bias[:, None], weights, x.T).T
 
     def data_gradient(self, x: Any, y: Any, pull: Pull | None = None) -> Params:
-        import torch
-
         if pull is None:
             x = x.bfloat16() if self.half else x
             if fused.fits([x], self.half, len(self.params[1]), len(x)) and fused.ready(x, y, *self.params):
@@ -149,8 +146,6 @@ class Head(Layers):
 
 def layer(outputs: int, inputs: int, rng: np.random.Generator, device: str) -> Params:
     """Weights (outputs, inputs) and bias (outputs,), U(±1/√inputs)."""
-    import torch
-
     bound = 1 / np.sqrt(inputs)
     weights = torch.from_numpy(rng.uniform(-bound, bound, (outputs, inputs)).astype(np.float32))
     bias = torch.from_numpy(rng.uniform(-bound, bound, outputs).astype(np.float32))
@@ -159,15 +154,11 @@ def layer(outputs: int, inputs: int, rng: np.random.Generator, device: str) -> P
 
 def zeros(like: Params) -> Params:
     """Zeros of the same shapes."""
-    import torch
-
     return [torch.zeros_like(p) for p in like]
 
 
 def errors(scores: Any, y: Any) -> Any:
     """(B, C) softmax minus one-hot: the gradient of each sample's cross-entropy in its scores."""
-    import torch
-
     g = torch.softmax(scores, 1)
     g[torch.arange(len(y), device=y.device), y] -= 1
     return g
@@ -206,8 +197,6 @@ def fit(
     each part have an equal share of `batch`. rule: additions of a method. Raises Diverged if the weights are not
     finite.
     """
-    import torch
-
     with one_thread(), torch.no_grad():
         both = [(x, y)] if memory is None else [(x, y), memory]
         # In bfloat16 there are half the bytes to gather, too.
@@ -263,8 +252,6 @@ def _train(
     rule: Rule | None,
 ) -> int:
     """The loop in torch: every network, every rule, every device."""
-    import torch
-
     # Gathered into one buffer: allocating 2 MB for every batch took half of the time.
     most = sum(min(settings.batch, len(y)) for y in labels)
     buffer = torch.empty((most, *data[0].shape[1:]), device=data[0].device, dtype=data[0].dtype)
@@ -289,16 +276,12 @@ def on(array: npt.NDArray[Any], head: Net) -> Any:
 
 def tensor(array: npt.NDArray[Any], device: Any) -> Any:
     """An array as a tensor; read-only arrays, such as memory-mapped ones, are copied."""
-    import torch
-
     ready = np.ascontiguousarray(array)
     return (torch.from_numpy if ready.flags.writeable else torch.tensor)(ready).to(device)
 
 
 def adamw(net: Net, settings: LinearSettings) -> Callable[[Params, float], None]:
     """A function that descends along a gradient, as torch.optim.AdamW does."""
-    import torch
-
     params = net.params
     here = True if params[0].device.type == "cpu" else None  # one pass is twice as fast; elsewhere torch chooses
     optimiser = torch.optim.AdamW(params, lr=settings.lr, weight_decay=settings.weight_decay, fused=here)
@@ -348,8 +331,6 @@ def move(net: Net, grads: Params, lr: float, settings: LinearSettings) -> None:
 @contextmanager
 def seeded(rng: np.random.Generator) -> Iterator[None]:
     """torch's generator with a seed from `rng`; its state is restored afterwards."""
-    import torch
-
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(rng.integers(2**31)))
         yield
@@ -357,8 +338,6 @@ def seeded(rng: np.random.Generator) -> Iterator[None]:
 
 def grown(head: Net, more: int) -> Net:
     """A head with `more` classes, whose weights and biases are zero."""
-    import torch
-
     out = head.copy()
     out.params[-2:] = [torch.cat([p, p.new_zeros(more, *p.shape[1:])]) for p in out.params[-2:]]
     out.velocity[-2:] = [torch.cat([v, v.new_zeros(more, *v.shape[1:])]) for v in out.velocity[-2:]]
@@ -368,8 +347,6 @@ def grown(head: Net, more: int) -> Net:
 def net_scores(net: Net, x: npt.NDArray[Any], length: float = 1.0) -> Floats:
     """x (N, D), or images → scores (N, C). length: divisor of the inputs, which are read where they lie: instead of
     them, the weights of the first layer are divided."""
-    import torch
-
     with one_thread(), torch.inference_mode():
         if length != 1.0:
             net = net.copy()

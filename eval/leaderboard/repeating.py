@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.errors import BadConfig, DriftlineError, IncompatibleStream, crashed
+from driftline.curate.core.late import torch
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.experiment.settings import parsed, setting_names
 from driftline.eval.learner import Array, Labels, Learner, Task
@@ -75,11 +76,8 @@ def _texts(value: Any) -> Iterator[str]:
 def repeat(run: Run, stream: Stream) -> dict[str, Any]:
     """Run one run of a submission again. Returns "differs": how, or ""; "because": why it could not be run here, or "";
     "share" of its answers that differ."""
-    if str(run.about["settings"].get("device", "cpu")).startswith("cuda"):
-        import torch
-
-        if not torch.cuda.is_available():
-            return {"differs": "", "because": "it ran on cuda, which is not here", "share": 0.0}
+    if str(run.about["settings"].get("device", "cpu")).startswith("cuda") and not torch.cuda.is_available():
+        return {"differs": "", "because": "it ran on cuda, which is not here", "share": 0.0}
     try:
         differs, share = compared(run, stream)
     except MemoryError:

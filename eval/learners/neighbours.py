@@ -10,6 +10,7 @@ import numpy.typing as npt
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from driftline.curate.core.executor import one_thread
+from driftline.curate.core.late import torch
 from driftline.eval.engine.deep import CHUNK, Deep, check_model
 from driftline.eval.engine.linear import tensor
 from driftline.eval.learner import Array, Guide, Labels, Learner, Needs, Task
@@ -199,8 +200,6 @@ class BoundedReservoir(Learner):
 
     def learn(self, x: Array, y: Labels) -> None:
         """Offer the samples to the memory, one after the other."""
-        import torch
-
         with one_thread():  # NumPy's product would wake all cores
             for row, label in zip(unit(x), np.asarray(y).tolist(), strict=True):
                 place = self.slot()
@@ -212,8 +211,6 @@ class BoundedReservoir(Learner):
 
     def prepare(self, x: Sequence[Array]) -> None:
         """Compute their cosines with the memory once; a sample that enters changes one column."""
-        import torch
-
         self.slices = QuerySlices(x)
         self.queries = self.slices.vectors()
         with one_thread():
@@ -229,8 +226,6 @@ class BoundedReservoir(Learner):
 
     def nearest(self, x: Array) -> tuple[Array, Array]:
         """Cosines and places (m, k) of the nearest samples in memory, best first."""
-        import torch
-
         n = min(self.seen, self.capacity)
         with one_thread():
             rows = None if self.slices is None else self.slices.rows_of(x)
@@ -289,8 +284,6 @@ class Acm(Remembering):
 
     def compared(self, x: Array) -> Array:
         """What is compared: the samples, or the model's features of them."""
-        import torch
-
         if self.model is None:
             return np.asarray(x)
         self.model.module.eval()

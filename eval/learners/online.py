@@ -11,6 +11,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 
 from driftline.curate.core.errors import IncompatibleStream
 from driftline.curate.core.executor import one_thread
+from driftline.curate.core.late import torch
 from driftline.eval.engine.deep import Deep
 from driftline.eval.engine.heads import Cosine, Wide
 from driftline.eval.engine.linear import LinearSettings, errors, move, net_scores, tensor
@@ -113,9 +114,6 @@ class OnlineLearner(NetworkLearner):
 
     def _update(self, x: Array, y: Labels, incoming: Any, new: Labels) -> None:
         """One update. incoming: (B,) bool, True for samples of the newest batch. new: its classes."""
-        import torch
-        from torch.nn.functional import cross_entropy
-
         masked = self.masked(incoming, new)
         lr = self.rate
         with torch.no_grad():
@@ -131,7 +129,7 @@ class OnlineLearner(NetworkLearner):
                 return scores if leave is None else scores.masked_fill(leave, -1e9)
 
             def loss(scores: Any) -> Any:
-                return cross_entropy(of_seen(scores), labels, reduction="sum") / len(labels)
+                return torch.nn.functional.cross_entropy(of_seen(scores), labels, reduction="sum") / len(labels)
 
             if isinstance(net, Deep):
                 move(net, net.gradient(net.view(data), loss), lr, settings)
@@ -145,8 +143,6 @@ class OnlineLearner(NetworkLearner):
 
     def scores(self, x: Array) -> Array:
         """(N, C), in blocks of four million."""
-        import torch
-
         if self.wide is None:
             return net_scores(self.head, self.inputs(x))
         queued = isinstance(self.wide, Wide) and isinstance(self.replay, Fifo)  # the first samples may be learned next

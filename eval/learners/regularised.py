@@ -10,6 +10,7 @@ import numpy.typing as npt
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from driftline.curate.core.executor import one_thread
+from driftline.curate.core.late import torch
 from driftline.eval.engine.deep import Deep
 from driftline.eval.engine.linear import Net, Params, Pull, Rule, on, zeros
 from driftline.eval.learner import Array, Guide, Labels, Needs, Task
@@ -81,8 +82,6 @@ class Ewc(NetLearner):
         return Penalty(self.anchors, self.strength, self.correct_lr) if self.anchors else None
 
     def learn(self, x: Array, y: Labels) -> None:
-        import torch
-
         strength = self.strength * (2 if self.variant == "reference" else 1)
         rate = self.rate if self.optimiser == "sgd" else None
         if not self.train(x, y, rule=Penalty(self.anchors, strength, rate) if self.anchors else None):
@@ -189,8 +188,6 @@ class Distil(Rule):
 
     def pull(self, net: Net, x: Any, rows: npt.NDArray[np.int64] | None = None) -> Pull:
         """T · (p_student − p_teacher) in the scores; it costs one forward pass of the teacher, over new samples."""
-        import torch
-
         t = self.temperature
 
         def softmax(scores: Any) -> Any:

@@ -21,6 +21,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from driftline.curate.core.errors import BadConfig, BadInput, IncompatibleStream, Unreachable, not_loaded
 from driftline.curate.core.executor import one_thread
+from driftline.curate.core.late import torch
 from driftline.curate.core.vectors import hashed_ngrams
 from driftline.curate.encoders.weights import offline_copy
 from driftline.curate.foreign.http import Client, Policy, Temporary, repeat
@@ -116,8 +117,6 @@ class Lora(Learner):
         return {name: value.to(self.place) for name, value in tokens.items()}
 
     def _step(self, optimiser: Any, inputs: dict[str, Any], y: Labels) -> None:
-        import torch
-
         with torch.enable_grad():
             loss = torch.nn.functional.cross_entropy(
                 self.net(**inputs).logits, torch.from_numpy(np.array(y, np.int64)).to(self.place)
@@ -128,8 +127,6 @@ class Lora(Learner):
         self.gradient_steps += 1
 
     def learn(self, x: Array, y: Labels) -> None:
-        import torch
-
         self._check(y)
         optimiser = torch.optim.AdamW(self.learned(), lr=self.lr)
         tokens = self._inputs(x)  # once for all passes
@@ -140,8 +137,6 @@ class Lora(Learner):
 
     def correct(self, x: Array, y: Labels) -> None:
         """One step of SGD without dropout. Raises BadConfig for an undeclared class."""
-        import torch
-
         self._check(y)
         self.net.eval()
         with one_thread():
@@ -152,8 +147,6 @@ class Lora(Learner):
             raise BadConfig(f"Class {int(np.max(y))} was never declared.", f"There are {self.task.n_classes}.")
 
     def scores(self, x: Array) -> npt.NDArray[np.float32]:
-        import torch
-
         self.net.eval()
         with one_thread(), torch.inference_mode():
             parts = [self.net(**self._inputs(x[low : low + CHUNK])).logits for low in range(0, len(x), CHUNK)]

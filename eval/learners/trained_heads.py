@@ -12,6 +12,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from driftline.curate.core.errors import BadConfig, IncompatibleStream
 from driftline.curate.core.executor import one_thread
+from driftline.curate.core.late import torch
 from driftline.eval.engine.linear import Head, grown, net_scores
 from driftline.eval.learner import Array, Guide, Labels, Learner, Needs, Task, sureness
 from driftline.eval.memory.knn_index import Memory, TrackedQueries
@@ -232,8 +233,6 @@ class TextProbe(NetLearner):
         return super().unused(task) | dict.fromkeys(("hidden", "augment"), "it is a linear head on vectors")
 
     def reset(self) -> None:
-        import torch
-
         super().reset()
         assert self.task.class_texts is not None  # check_stream refuses a stream without
         texts = torch.from_numpy(self.task.class_texts.ensemble(self.task.n_classes) * np.float32(self.text_scale))
@@ -365,8 +364,6 @@ class KnnLm(StaticLinear):
 
     def mixed(self, x: Array) -> npt.NDArray[np.float64]:
         """(m, C) probabilities."""
-        import torch
-
         neighbours = None if self.tracked is None else self.tracked.nearest(x)
         with one_thread(), torch.inference_mode():
             cosines, positions = self.memory.search(np.asarray(x), self.k) if neighbours is None else neighbours

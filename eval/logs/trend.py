@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from driftline.curate.core.late import special
 from driftline.eval.logs.cells import Cells
 from driftline.eval.scoring.bands import Array, Band, Floats, Z, freedom_of, share, student
 from driftline.eval.scoring.decay import HalfLife, half_life_of
@@ -60,14 +61,12 @@ class Scatter:
 
     def end(self, means: Floats, variances: Floats, below: float) -> Floats:
         """(J,) quantile of a mixture of normal distributions, (G, J) each, with the weights of the pairs."""
-        from scipy.special import ndtr
-
         deviation = np.maximum(np.sqrt(np.maximum(variances, 0)), 1e-12)
         low, high = (means + side * 40 * deviation for side in (-1, 1))
         low, high = low.min(0), high.max(0)
         for _ in range(60):
             middle = (low + high) / 2
-            inside = self.weight @ ndtr((middle - means) / deviation) >= below
+            inside = self.weight @ special.ndtr((middle - means) / deviation) >= below
             low, high = np.where(inside, low, middle), np.where(inside, middle, high)
         return high
 
@@ -254,8 +253,6 @@ def staleness(cells: Cells, trained: Sequence[int]) -> Stale | None:
     """trained (V,): number of the period in which each version's training data ends. Mean over the versions that had an
     older one beside them; these differ by more than labels say where that is shown. None: no two such versions were
     in service in one period, or labels speak of the labelled rows only."""
-    from scipy.special import chdtri
-
     use, variance = np.flatnonzero(cells.usable), of_labels(cells)
     gaps: dict[int, list[tuple[float, float]]] = {}
     for period in np.unique(cells.period[use]).tolist():
@@ -272,7 +269,7 @@ def staleness(cells: Cells, trained: Sequence[int]) -> Stale | None:
     own = float(np.mean([sum(one for _, one in of) / len(of) ** 2 for of in gaps.values()]))
     m, value = len(means), float(means.mean())
     apart = float(means.var(ddof=1)) if m > 1 else 0.0
-    apart = apart - own if apart > own * chdtri(m - 1, 0.05) / max(m - 1, 1) else 0.0
+    apart = apart - own if apart > own * special.chdtri(m - 1, 0.05) / max(m - 1, 1) else 0.0
     half = half_of([(own / m, math.inf), (apart / m, max(m - 1, 1))])
     return Stale(Band.around(value, half), m, sum(map(len, gaps.values())))
 

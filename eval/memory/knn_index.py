@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.errors import BadArray
+from driftline.curate.core.late import torch
 from driftline.curate.core.vectors import unit as of_length_one
 
 Vectors = npt.NDArray[np.float32]
@@ -143,8 +144,6 @@ class Memory:
 
     def _open(self) -> None:
         """Add a block, and its copy for products."""
-        import torch
-
         self.blocks.append(self._block())
         if self.device != "cpu":
             self.copies.append(torch.empty((ROWS, self.width), device=self.device))
@@ -252,8 +251,6 @@ def halves() -> bool:
 
 
 def _tensor(x: Vectors) -> Any:
-    import torch
-
     return torch.from_numpy(np.ascontiguousarray(x))
 
 
@@ -262,8 +259,6 @@ def nearest(q: Vectors, x: Vectors, k: int, best: Neighbours, first: int, copy: 
 
     If there are fewer: cosine −inf, position −1. copy: x in bfloat16, or on a GPU.
     """
-    import torch
-
     with_ = _tensor(x) if copy is None else copy
     off = OFF["float32" if copy is None else "bfloat16" if copy.dtype is torch.bfloat16 else "device"]
     about = _tensor(q).to(with_) @ with_.T
@@ -284,8 +279,6 @@ def nearest(q: Vectors, x: Vectors, k: int, best: Neighbours, first: int, copy: 
 def _candidates(about: Any, least: Any, k: int, off: float) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Rows and columns of the cosines (m, n) that may be among the k largest of their row: at least `least` (m, 1), and
     at least 2 · off below the k-th largest of some, `off` being the largest error of a cosine. −inf is none."""
-    import torch
-
     many = about.shape[1] >= 2 * k * GROUP and about.numel() >= MANY
     grouped = about.shape[1] // GROUP * GROUP if many else 0
     groups = about[:, :grouped].unflatten(1, (-1, GROUP))
@@ -309,8 +302,6 @@ def _candidates(about: Any, least: Any, k: int, off: float) -> tuple[npt.NDArray
 def _by_bits(groups: Any) -> Any:
     """(m, g, GROUP) bfloat16 → the largest of each group; of a group without a value above 0, any of them. The bits of
     positive values are in the order of the values, and torch compares integers several times as fast."""
-    import torch
-
     return groups.view(torch.int16).amax(2).view(torch.bfloat16)
 
 

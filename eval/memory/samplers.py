@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import AfterValidator
 
+from driftline.curate.core.late import torch
 from driftline.curate.core.registry import Registry
 from driftline.eval.history import Past
 from driftline.eval.learner import Array, Labels
@@ -107,16 +108,12 @@ class Dark:
 
     def draw(self, n: int) -> tuple[Any, Any, Any]:
         """Up to n different samples: x, labels, scores."""
-        import torch
-
         rows = self.rng.choice(len(self), min(n, len(self)), replace=False)
         at = torch.from_numpy(np.asarray(rows, np.int64)).to(self.y.device)
         return self.x[at], self.y[at], self.scores[at]
 
     def add(self, x: Any, y: Any, scores: Any) -> None:
         """Tensors x (n, ...), y (n,), scores (n, C), one after the other."""
-        import torch
-
         if not self.limit:
             return
         if self.x is None:

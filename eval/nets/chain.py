@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from driftline.curate.core.errors import UnknownName, did_you_mean
+from driftline.curate.core.late import timm
 from driftline.eval.engine.layers import Conv, Norm
 
 STEM, HEAD = "stem", "fc"
@@ -292,8 +293,6 @@ def mlp(name: str, n_classes: int, x_shape: tuple[int, ...]) -> Blocks:
 
 def of_timm(name: str, n_classes: int, x_shape: tuple[int, ...], known: Collection[str] = ()) -> Blocks:
     """Raises UnknownName for a name that timm does not have."""
-    import timm
-
     if not timm.is_model(name):
         problem = f"Unknown network {name!r}."
         raise UnknownName(problem, did_you_mean(name, known), f"Available: {', '.join(known)}, and the models of timm.")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from driftline.curate.core.late import special
 from driftline.eval.protocol import Roles, stored_protocol
 from driftline.eval.rows import Row, Run
 from driftline.eval.scoring.bands import EQUAL, Array, Band, Floats, holm, student
@@ -99,8 +100,6 @@ def score_of(runs: Sequence[Run], draws: Draws, decisive: Decisive | None = None
 def _of_members(scores: Sequence[Drawn], hits: Floats) -> tuple[Array, Array, Array, Array]:
     """(M, M) differences, half their intervals, p over seeds and samples, and p over samples alone, of M learners with
     the same seeds."""
-    from scipy.special import stdtr
-
     clusters = min(one.clusters for one in scores)
     value, samples, seeds, single = (
         np.stack([getattr(one, name) for one in scores], -1) for name in ("value", "samples", "seeds", "single")
@@ -115,7 +114,7 @@ def _of_members(scores: Sequence[Drawn], hits: Floats) -> tuple[Array, Array, Ar
         error = np.sqrt(variance)
         with np.errstate(divide="ignore", invalid="ignore"):
             far = np.where(error > 0, np.abs(gaps) / error, np.where(gaps == 0, 0.0, np.inf))
-        return np.asarray(2 * stdtr(np.maximum(freedom, 1), -far))
+        return np.asarray(2 * special.stdtr(np.maximum(freedom, 1), -far))
 
     if clusters < 2:
         nothing = np.full(gaps.shape, np.nan)

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field, NonNegativeFloat, PositiveFloat, Pos
 
 from driftline.curate.core.errors import BadArray, BadConfig, Diverged, IncompatibleStream
 from driftline.curate.core.executor import one_thread
+from driftline.curate.core.late import torch
 from driftline.eval.engine import fused
 from driftline.eval.engine.deep import KINDS, RANDOM, Deep, check_model
 from driftline.eval.engine.heads import Mlp
@@ -270,8 +271,6 @@ class NetLearner(NetworkLearner):
     def correct(self, x: Array, y: Labels) -> None:
         """One step of SGD on the sample, without momentum, with the method's rule. Raises BadArray for a class that the
         head does not have, Diverged if the weights are not finite."""
-        import torch
-
         self.check_declared(y)
         with one_thread(), torch.no_grad():
             data, labels = on(self.inputs(x), self.head), on(np.asarray(y, np.int64), self.head)
@@ -303,8 +302,6 @@ def place(device: str) -> str:
     """ "auto" → "cuda" if there is a GPU, else "cpu". Raises BadConfig for a GPU that is not there."""
     if device == "cpu":
         return device
-    import torch
-
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if device.startswith("cuda") and not torch.cuda.is_available():
