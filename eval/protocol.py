@@ -15,15 +15,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from driftline.curate.core.errors import (
-    BadConfig,
-    Busy,
-    DriftlineError,
-    IncompatibleStream,
-    IntegrityError,
-    UnknownName,
-    crashed,
-)
+from driftline.curate.core import errors
 from driftline.curate.core.registry import Registry
 from driftline.eval.checkpoint import Checkpoint
 from driftline.eval.experiment.settings import check_instance, check_names
@@ -118,13 +110,15 @@ def require(
     for step in stream.steps if steps is None else steps:
         if missing := [split for split in splits if not len(step.splits.get(split, ()))]:
             problem = f"Step {step.name!r} of {stream.name!r} has no {missing[0]} split."
-            raise IncompatibleStream(problem, why, way_out)
+            raise errors.IncompatibleStream(problem, why, way_out)
 
 
 def require_two(stream: Stream, why: str, way_out: str = "") -> None:
     """Raise IncompatibleStream for a stream of one step. why: what two are needed for."""
     if len(stream.steps) < 2:
-        raise IncompatibleStream(f"The stream {stream.name!r} has one step.", f"Expected at least two: {why}", way_out)
+        raise errors.IncompatibleStream(
+            f"The stream {stream.name!r} has one step.", f"Expected at least two: {why}", way_out
+        )
 
 
 def bare(step: Step) -> Step:
@@ -153,7 +147,7 @@ def rehearsal(stream: Stream, data: Split, rng: np.random.Generator, steps: int 
     Classes and their labels are those of `stream`. Raises IncompatibleStream for too few samples.
     """
     if len(data) < steps * LEAST_REHEARSED:
-        raise IncompatibleStream(
+        raise errors.IncompatibleStream(
             f"Settings would be chosen on {len(data)} training samples of {stream.name!r}.",
             f"Expected at least {steps * LEAST_REHEARSED}.",
             "Give the setting a value.",
@@ -166,14 +160,8 @@ def rehearsal(stream: Stream, data: Split, rng: np.random.Generator, steps: int 
         is_test[rng.permutation(len(rows))[: max(1, round(REHEARSAL_TESTS * len(rows)))]] = True
         splits = {"train": data.take(np.sort(rows[~is_test])), "test": data.take(np.sort(rows[is_test]))}
         parts.append(Step(t, str(t), splits))
-    return Stream(
-        f"{stream.name}: settings",
-        parts,
-        stream.classes,
-        stream.prior,
-        facts=stream.facts,
-        class_texts=stream.class_texts,
-    )
+    about = {"facts": stream.facts, "class_texts": stream.class_texts}
+    return Stream(f"{stream.name}: settings", parts, stream.classes, stream.prior, **about)
 
 
 @dataclass(frozen=True)
@@ -296,11 +284,11 @@ def protocol_named(given: str | Protocol | type[Protocol]) -> tuple[str, type[Pr
     """
     kind = PROTOCOLS.resolve(given) if isinstance(given, str) else given if isinstance(given, type) else type(given)
     if not issubclass(kind, Protocol):
-        raise BadConfig(
+        raise errors.BadConfig(
             f"The protocol is {given!r}.", "Expected a name, or a class derived from driftline.eval.protocol.Protocol."
         )
     if inspect.isabstract(kind):
-        raise BadConfig(f"The protocol {kind.__name__} lacks {', '.join(sorted(kind.__abstractmethods__))}.")
+        raise errors.BadConfig(f"The protocol {kind.__name__} lacks {', '.join(sorted(kind.__abstractmethods__))}.")
     check_names(kind, Protocol)
     name = given if isinstance(given, str) else PROTOCOLS.admit(kind)
     return name, kind, partial(dataclasses.replace, given) if isinstance(given, Protocol) else kind
@@ -309,7 +297,7 @@ def protocol_named(given: str | Protocol | type[Protocol]) -> tuple[str, type[Pr
 def stored_protocol(name: str) -> type[Protocol]:
     """The class of stored rows. Raises UnknownName if it is not known here: a name in a file imports no module."""
     if name not in PROTOCOLS:
-        raise UnknownName(
+        raise errors.UnknownName(
             f"The rows are of the protocol {name!r}, which is not registered.",
             f"Available: {', '.join(sorted(PROTOCOLS))}.",
             "Install its package, or name it with --plugin package.module:Name.",
@@ -346,6 +334,6 @@ def primary_of(document: Document) -> Score:
 
 def skip_reason(error: Exception) -> Exception:
     """Why one learner is skipped. Raises an error that concerns all learners: a damaged file, or a folder in use."""
-    if isinstance(error, IntegrityError | Busy):
+    if isinstance(error, errors.IntegrityError | errors.Busy):
         raise error
-    return error if isinstance(error, DriftlineError) else crashed(error)
+    return error if isinstance(error, errors.DriftlineError) else errors.crashed(error)

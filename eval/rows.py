@@ -12,17 +12,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from driftline.curate.core.atomic_io import (
-    check_format,
-    fingerprint,
-    read_json,
-    read_object,
-    sha256_bytes,
-    sha256_file,
-    sweep,
-    write_json,
-    write_parquet,
-)
+from driftline.curate.core import atomic_io
 from driftline.curate.core.errors import BadInput, MissingFile, reason
 from driftline.curate.core.late import pa
 
@@ -153,7 +143,7 @@ def folder_name(name: str) -> str:
 
 def stored_name(about: Mapping[str, Any]) -> str:
     """The folder of a run's rows, below that of its protocol. about: its record, or its identity."""
-    digest = fingerprint({key: about.get(key) for key in IDENTITY})
+    digest = atomic_io.fingerprint({key: about.get(key) for key in IDENTITY})
     return f"{folder_name(about['learner'])}-seed{about['seed']}-{digest[:12]}"
 
 
@@ -233,24 +223,24 @@ def tested(rows: Sequence[Row]) -> str:
 
 def save(folder: Path, about: dict[str, Any], rows: Sequence[Row]) -> None:
     """Write one run; `run.json` last, with the digests of its rows and of the records that are there."""
-    sweep(folder)
+    atomic_io.sweep(folder)
     table = pa.Table.from_pylist([plain(r) for r in rows], schema=schema())
     # Many columns of few bytes: with zstd, which writes them no shorter, a report reads them in three times the time.
-    write_parquet(folder / "rows.parquet", table, compression="snappy")
-    digests = {ROWS_DIGEST: sha256_file(folder / "rows.parquet")}
-    digests |= {OUTCOMES_DIGEST: sha256_file(folder / OUTCOMES)} if (folder / OUTCOMES).is_file() else {}
-    write_json(folder / "run.json", {"format": FORMAT, **about, **digests})
+    atomic_io.write_parquet(folder / "rows.parquet", table, compression="snappy")
+    digests = {ROWS_DIGEST: atomic_io.sha256_file(folder / "rows.parquet")}
+    digests |= {OUTCOMES_DIGEST: atomic_io.sha256_file(folder / OUTCOMES)} if (folder / OUTCOMES).is_file() else {}
+    atomic_io.write_json(folder / "run.json", {"format": FORMAT, **about, **digests})
 
 
 def record(folder: Path) -> dict[str, Any]:
     """The record of one run. Raises BadInput, naming the file, for a run of another version and for a damaged one."""
-    about = read_json(folder / "run.json")
+    about = atomic_io.read_json(folder / "run.json")
     return checked(about if isinstance(about, dict) else {}, folder / "run.json", _again(folder))
 
 
 def checked(about: dict[str, Any], path: Path, way_out: str) -> dict[str, Any]:
     """A record of a run, from a folder or a submission. Raises BadInput, naming the file, for one that is none."""
-    check_format(path, about.get("format"), FORMAT, way_out)
+    atomic_io.check_format(path, about.get("format"), FORMAT, way_out)
     lacking = [key for key, kind in NEEDED.items() if isinstance(v := about.get(key), bool) or not isinstance(v, kind)]
     lacking += [] if lacking or about["steps"] > 0 else ["steps"]
     costs = ("stored_bytes", "gradient_steps", "seconds")
@@ -285,7 +275,7 @@ def load(folder: Path) -> Run:
     if not isinstance(expected := about.pop(ROWS_DIGEST, None), str):
         raise BadInput(f"{folder / 'run.json'} has no valid {ROWS_DIGEST!r}.", "Expected the record of a run.", way_out)
     data = path.read_bytes()
-    if sha256_bytes(data) != expected:
+    if atomic_io.sha256_bytes(data) != expected:
         raise BadInput(f"{path} was changed after it was written.", f"Expected SHA-256 {expected}.", way_out)
     return Run(about, parsed(data, path, way_out))
 
@@ -324,7 +314,7 @@ def keep_skipped(
     before = _skipped(path)["skipped"] if path.is_file() else []
     entries = [entry for entry in before if entry["learner"] not in asked] + [dict(entry) for entry in skipped]
     if entries or path.is_file():
-        write_json(path, {"protocol": protocol, "stream": dict(stream), "skipped": entries})
+        atomic_io.write_json(path, {"protocol": protocol, "stream": dict(stream), "skipped": entries})
 
 
 def find_skipped(paths: Sequence[Path]) -> list[dict[str, Any]]:
@@ -337,7 +327,7 @@ def find_skipped(paths: Sequence[Path]) -> list[dict[str, Any]]:
 def _skipped(path: Path) -> dict[str, Any]:
     """One file of `keep_skipped`. Raises BadInput."""
     way_out = "Remove it: driftline eval writes it again."
-    document = read_object(path, {"protocol": str, "stream": dict, "skipped": list}, way_out)
+    document = atomic_io.read_object(path, {"protocol": str, "stream": dict, "skipped": list}, way_out)
     if not all(isinstance(document["stream"].get(key), str) for key in ("name", "sha256")):
         raise BadInput(f"{path} names no stream.", "Expected its name and sha256.", way_out)
     for entry in document["skipped"]:

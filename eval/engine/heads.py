@@ -164,12 +164,13 @@ class Cosine:
 
     def scores(self, x: Any) -> Any:
         """x (B, D) → (B, C)."""
+        unit = torch.nn.functional.normalize
         return self.sigma * (unit(x) @ unit(self.weights).T)
 
     def update(self, x: Any, y: Any, lr: float, momentum: float, decay: float, masked: Any = None) -> None:
         """One step of SGD on the mean cross-entropy, without momentum. Raises Diverged if the gradient is not
         finite."""
-        x, directions = unit(x), unit(self.weights)
+        x, directions = map(torch.nn.functional.normalize, (x, self.weights))
         cosines = x @ directions.T
         scores = self.sigma * cosines
         if masked is not None:
@@ -183,8 +184,3 @@ class Cosine:
         weight_gradient = (along - (along * directions).sum(1, keepdim=True) * directions) / lengths
         self.weights.mul_(1 - lr * decay).add_(weight_gradient, alpha=-lr)
         self.sigma.mul_(1 - lr * decay).add_(sigma_gradient, alpha=-lr)
-
-
-def unit(x: Any) -> Any:
-    """Rows divided by their length."""
-    return x / x.norm(dim=1, keepdim=True).clamp(min=1e-12)

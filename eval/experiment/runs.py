@@ -56,14 +56,11 @@ def _object(thing: Any) -> str:
     values = {name: value_of(value) for name, value in own.items() if not isinstance(value, PLAIN)}
     for name, what in getattr(thing, "reaches", {}).items():
         if what in ("a file", "a model") and isinstance(own.get(name), str) and own[name] and Path(own[name]).exists():
-            values[name] = _content(Path(own[name]))
+            path = Path(own[name])
+            files = sorted(files_of(path)) if path.is_dir() else [path]
+            values[name] = [(file.name, sha256_of(file)) for file in files]
     kind = code_of(type(thing))
     return kind if not values else fingerprint([kind, values])[:16]
-
-
-def _content(path: Path) -> Any:
-    files = sorted(files_of(path)) if path.is_dir() else [path]
-    return [(file.name, sha256_of(file)) for file in files]
 
 
 def about_stream(stream: Stream, seed: int | None) -> dict[str, str]:

@@ -47,7 +47,7 @@ Mode = Literal["pooled", "all", "fc", "fc-all", "unfreeze-last", "unfreeze-first
 Final = Mode | PositiveInt | Annotated[str, Field(pattern=r"^[\w.-]+(\+[\w.-]+)+$")]
 Regulariser = Literal["l2", "l1", "previous-l2", "previous-l1", "previous-all-l2", "fisher", "fisher-all"]
 Weights = Annotated[str | float, AfterValidator(_weights)]
-YesNo = bool | Literal["auto", "yes", "no"]  # the command line reads yes and no as booleans
+YesNo = bool | Literal["auto"]  # yes and no are read as booleans
 
 
 @dataclass
@@ -149,15 +149,10 @@ class Method:
             "resets": (self.schedule == "none", "there is no schedule"),
             "sees_final": (not self.pools or self.mode == "pooled", "there is no history apart from the last step"),
             "weights": (self.history not in ("erm", "joint"), "only a pool or a joint model weighs steps"),
-            "start": (
-                not pulls or (plain and self.mode != FROZEN_JOINT),
-                "nothing would be left of the history",
-            ),
-            "regulariser": (
-                not plain and (sided if self.history == "joint" else not pulls),
-                "no step is trained whole beside an earlier one",
-            ),
-        }
+            "start": (not pulls or (plain and self.mode != FROZEN_JOINT), "nothing would be left of the history"),
+            "regulariser": (not plain and (sided if self.history == "joint" else not pulls),
+                            "no step is trained whole beside an earlier one"),
+        }  # fmt: skip
         return {name: why for name, (dead, why) in never.items() if dead}
 
 

@@ -11,11 +11,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from driftline.curate.core.atomic_io import check_format, fingerprint, read_json, write_bytes, write_json
-from driftline.curate.core.errors import BadConfig, Diverged
+from driftline.curate.core.errors import Diverged
 from driftline.curate.core.own_code import HOME, code_of
 from driftline.curate.core.system import lock
 from driftline.eval.finetuning.fit import Fit, Fitted, Hyper, Rule
@@ -114,7 +115,6 @@ class Job:
     identity: Mapping[str, Any]
     """everything that determines its result, as plain data"""
     make: Callable[[], Fit]
-    hyper: Hyper
 
     @property
     def key(self) -> str:
@@ -202,23 +202,13 @@ def fitted_or_found(
         return result
 
 
-def points(
-    lrs: Sequence[float], decays: Sequence[float], dropouts: Sequence[float], adjacents: Sequence[float] = (0.0,)
-) -> list[Hyper]:
-    """The product, in the order of the arguments. Raises BadConfig for an empty one."""
-    grid = [Hyper(lr, d, p, a) for a in adjacents for lr in lrs for d in decays for p in dropouts]
-    if not grid:
-        raise BadConfig("The grid has no points.", "Expected at least one value for each hyper-parameter.")
-    return grid
-
-
 @dataclass(frozen=True)
 class Rules:
     """What the protocol prescribes for all methods."""
 
     network: str
-    fidelity: str
-    """clean or paper-code"""
+    paper: bool
+    """whether to follow the paper's code"""
     rule: Rule
     grids: dict[str, list[Hyper]]
     """base (fits without a pull), side (with a pull to the frozen model), joint (JM), joint-side (JST); a stage with
@@ -228,11 +218,6 @@ class Rules:
     device: str = "cpu"
     compiled: bool = False
     """networks by torch.compile"""
-
-    @property
-    def paper(self) -> bool:
-        """Whether to follow the paper's code."""
-        return self.fidelity == "paper-code"
 
 
 @dataclass
@@ -296,15 +281,12 @@ class Work:
         }
 
         def job(hyper: Hyper) -> Job:
-            def make() -> Fit:
-                pulls = (lambda copy: pulled[1](copy, hyper)) if pulled else (lambda copy: ())
-                how: Any = {"objective": objective, "terms": terms or {}, "pulls_of": pulls, "renews": renews}
-                how |= {"decays": decays, "compiled": self.rules.compiled}
-                return Fit(net.copy(), train, val, hyper, self.rules.rule, self.seed, **how)
+            how: Any = {name: base[name] for name in ("objective", "terms", "decays", "compiled")} | {"renews": renews}
+            how |= {"pulls_of": lambda copy: pulled[1](copy, hyper)} if pulled else {}
+            make = partial(Fit, train=train, val=val, hyper=hyper, rule=self.rules.rule, seed=self.seed, **how)
+            return Job(base | {"hyper": asdict(hyper)}, lambda: make(net.copy()))
 
-            return Job(base | {"hyper": asdict(hyper)}, make, hyper)
-
-        fitted = best_of([job(h) for h in hypers], self.store, self.book, stage)
+        fitted = best_of(list(map(job, hypers)), self.store, self.book, stage)
         best = net.copy()
         best.load_state_dict(fitted.state)
         best.fits = [*net.fits, self.book.fits[-1]["fit"]]

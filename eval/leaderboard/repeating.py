@@ -73,19 +73,19 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(part)
 
 
-def repeat(run: Run, stream: Stream) -> dict[str, Any]:
-    """Run one run of a submission again. Returns "differs": how, or ""; "because": why it could not be run here, or "";
-    "share" of its answers that differ."""
+def repeat(run: Run, stream: Stream) -> tuple[str, str, float]:
+    """Run one run of a submission again: how it differs, why it could not be run here, and the share of its answers
+    that differ."""
     if str(run.about["settings"].get("device", "cpu")).startswith("cuda") and not torch.cuda.is_available():
-        return {"differs": "", "because": "it ran on cuda, which is not here", "share": 0.0}
+        return "", "it ran on cuda, which is not here", 0.0
     try:
         differs, share = compared(run, stream)
     except MemoryError:
-        return {"differs": "", "because": "it needs more memory than there is here", "share": 0.0}
+        return "", "it needs more memory than there is here", 0.0
     except Exception as error:  # any error that hostile settings cause
         text = str(error) if isinstance(error, DriftlineError) else f"{type(error).__name__}: {error}"
-        return {"differs": f"it cannot be run: {text}", "because": "", "share": 1.0}
-    return {"differs": differs, "because": "", "share": share}
+        return f"it cannot be run: {text}", "", 1.0
+    return differs, "", share
 
 
 def compared(run: Run, stream: Stream) -> tuple[str, float]:

@@ -101,56 +101,12 @@ def verify(
 def _verified(
     path: Path, given: Mapping[str, Stream], again: int | None, public_value: str, elsewhere: bool
 ) -> Verdict:  # fmt: skip
-    examination = examined(path, given)
-    sha256, public_value = sha256_file(path), public_value or secrets.token_hex(8)
-    left: list[dict[str, Any]] = examination["runs"]
-    problems: list[str] = examination["problems"]
-    here = [run for run in left if run["stream"] in given]
-    repeatable = [run for run in here if not run["because"]]
-    if again is None:
-        again = math.ceil(SHARE * len(repeatable))
-    done: list[dict[str, Any]] = []
-    if not problems:
-        chosen = [repeatable[i] for i in drawn(sha256, public_value, len(repeatable))[:again]]
-        for run in chosen:
-            submitted = examination["submitted"][run["run"]]
-            result = repeat(submitted, given[run["stream"]])
-            if result["because"]:
-                run["because"] = result["because"]
-            else:
-                older = submitted.about.get("code_of", {}).get("driftline") != ours()
-                done.append(run | {"differs": result["differs"], "share": result["share"], "older": older})
-        problems += [_named(run) for run in done if run["differs"]]
-    if given and not problems and not here and not elsewhere:
-        problems.append("No run is on one of the given streams.")
-    tried = {run["run"] for run in done}
-    not_again = [run | {"because": run["because"] or "it was not drawn"} for run in left if run["run"] not in tried]
-    unverified = [run | {"because": run["unverified"]} for run in left if run["unverified"] and run["run"] not in tried]
-    code = [run["digest"] for run in left if run["code"]]
-    name, documents = examination["name"], examination["documents"]
-    return Verdict(name, documents, done, not_again, unverified, problems, code, sha256, public_value)
-
-
-def drawn(sha256: str, public_value: str, runs: int) -> list[int]:
-    """The order in which runs are drawn: nobody can choose it who does not know both."""
-    seed = int(hashlib.sha256(f"{sha256} {public_value}".encode()).hexdigest()[:15], 16)
-    return [int(i) for i in rng_for(seed, "verify").permutation(runs)]
-
-
-def examined(path: Path, streams: Mapping[str, Stream]) -> dict[str, Any]:
-    """What a submission says about itself, checked without running anything: name, problems, documents, the submitted
-    runs, and what is known of each (`runs`).
-
-    streams: SHA-256 → those that are here. Raises as `opened` and `runs_of`.
-    """
     members, manifest = opened(path)
-    submitted = runs_of(members)
-    modules = modules_of(members)
-    problems, listed = [], []
+    submitted, modules = runs_of(members), modules_of(members)
+    problems, left = list[str](), list[dict[str, Any]]()
     for number, run in enumerate(submitted):
-        code = own_code(run.about, modules)
+        code, stream = own_code(run.about, modules), given.get(run.about["stream"]["sha256"])
         problem, because, unverified = _odd(run, code), "", ""
-        stream = streams.get(run.about["stream"]["sha256"])
         if not problem:
             try:
                 because = reach(run.about, bool(code))
@@ -158,15 +114,36 @@ def examined(path: Path, streams: Mapping[str, Stream]) -> dict[str, Any]:
                 problem, unverified = _rescored(submitted[number], stream)
             except (BadConfig, BadPlugin, UnknownName, BadInput, IntegrityError) as error:
                 problem = str(error)
-        if problem:
-            problems.append(f"run {number:04d}: {problem}")
+        problems += [f"run {number:04d}: {problem}"] if problem else []
         because = because or (OWN_CODE if code else "") or ("" if stream is not None else "its stream is not here")
         facts = {key: run.about[key] for key in ("learner", "protocol", "seed")} | {"digest": digest(run)}
         facts |= {"run": number, "stream": run.about["stream"]["sha256"], "code": code}
-        listed.append(facts | {"because": because, "unverified": unverified})
+        left.append(facts | {"because": because, "unverified": unverified})
     documents = [] if problems else documents_of(submitted)
-    found = {"name": manifest["name"], "problems": problems, "documents": documents}
-    return found | {"runs": listed, "submitted": submitted}
+    sha256, public_value = sha256_file(path), public_value or secrets.token_hex(8)
+    here = [run for run in left if run["stream"] in given]
+    repeatable = [run for run in here if not run["because"]]
+    again = math.ceil(SHARE * len(repeatable)) if again is None else again
+    done: list[dict[str, Any]] = []
+    for i in [] if problems else drawn(sha256, public_value, len(repeatable))[:again]:
+        run = repeatable[i]
+        differs, run["because"], share = repeat(one := submitted[run["run"]], given[run["stream"]])
+        older = one.about.get("code_of", {}).get("driftline") != ours()
+        done += [] if run["because"] else [run | {"differs": differs, "share": share, "older": older}]
+    problems += [_named(run) for run in done if run["differs"]]
+    if given and not problems and not here and not elsewhere:
+        problems.append("No run is on one of the given streams.")
+    tried = {run["run"] for run in done}
+    not_again = [run | {"because": run["because"] or "it was not drawn"} for run in left if run["run"] not in tried]
+    unchecked = [run | {"because": run["unverified"]} for run in left if run["unverified"] and run["run"] not in tried]
+    code_of = [run["digest"] for run in left if run["code"]]
+    return Verdict(manifest["name"], documents, done, not_again, unchecked, problems, code_of, sha256, public_value)
+
+
+def drawn(sha256: str, public_value: str, runs: int) -> list[int]:
+    """The order in which runs are drawn: nobody can choose it who does not know both."""
+    seed = int(hashlib.sha256(f"{sha256} {public_value}".encode()).hexdigest()[:15], 16)
+    return [int(i) for i in rng_for(seed, "verify").permutation(runs)]
 
 
 def _rescored(run: Run, stream: Stream | None) -> tuple[str, str]:

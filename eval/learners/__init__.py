@@ -29,14 +29,10 @@ MODULES = (  # module, and its learners: `er-online` is the class ErOnline, `der
 )
 
 
-def _class_of(name: str) -> str:
-    return "".join(word.capitalize() for word in name.replace("++", "-plus-plus").split("-"))
-
-
 LEARNERS = Registry(
     "learner",
     {
-        name: f"driftline.eval.learners.{module}:{_class_of(name)}"
+        name: f"driftline.eval.learners.{module}:{name.replace('++', '-plus-plus').title().replace('-', '')}"
         for module, names in MODULES
         for name in names.split()
     },

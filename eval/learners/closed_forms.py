@@ -8,15 +8,8 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from driftline.curate.core.vectors import unit
 from driftline.eval.learner import Array, Guide, Task
-from driftline.eval.training.closed_form import (
-    ClosedForm,
-    Floats,
-    Moments,
-    add_squares,
-    solve,
-    upper_copy,
-    upper_squares,
-)
+from driftline.eval.training import closed_form
+from driftline.eval.training.closed_form import ClosedForm, Floats, Moments
 
 
 @dataclass
@@ -89,16 +82,16 @@ class Slda(ClosedForm):
         square = self.moments.squares[0]
         assert square is not None  # something was learned
         rounding = ROUNDING * float(square.diagonal().mean())
-        within = upper_copy(square)  # n Σ
-        add_squares(within, means * np.sqrt(counts)[:, None], -1.0, lower=False)
+        within = closed_form.upper_copy(square)  # n Σ
+        closed_form.add_squares(within, means * np.sqrt(counts)[:, None], -1.0, lower=False)
         diagonal = within.diagonal()
         variance = float(np.maximum(diagonal, 0).mean())
-        share = oas(upper_squares(within), diagonal, total) if self.shrinkage == "oas" else self.shrinkage
+        share = oas(closed_form.upper_squares(within), diagonal, total) if self.shrinkage == "oas" else self.shrinkage
         if share == 1:  # n times the identity times the mean variance
             weights = means.T * (total / (variance + rounding)) if variance + rounding else means.T
         else:
             np.fill_diagonal(within, diagonal + (share * variance + rounding) / (1 - share))
-            weights = solve(within, means.T, lower=False) * (total / (1 - share))
+            weights = closed_form.solve(within, means.T, lower=False) * (total / (1 - share))
         bias = -(means.T * weights).sum(0) / 2
         if self.priors == "observed":
             bias += np.log(np.maximum(counts / total, 1e-300))
@@ -178,13 +171,13 @@ def fitted(moments: Moments, penalty: float, intercept: bool) -> tuple[Floats, F
     total, right = moments.counts.sum(), moments.sums.T
     assert moments.squares[0] is not None  # something was learned
     mean = moments.sums.sum(0) / total
-    square = upper_copy(moments.squares[0])
+    square = closed_form.upper_copy(moments.squares[0])
     ridge = penalty * square.trace() / total
     if intercept:
-        add_squares(square, mean[None] * np.sqrt(total), -1.0, lower=False)
+        closed_form.add_squares(square, mean[None] * np.sqrt(total), -1.0, lower=False)
         right = right - mean[:, None] * moments.counts
     np.fill_diagonal(square, square.diagonal() + ridge)
-    weights = solve(square, right, lower=False)
+    weights = closed_form.solve(square, right, lower=False)
     return weights, (moments.counts / total - mean @ weights) * intercept
 
 
@@ -301,7 +294,7 @@ class Fecam(ClosedForm):
         width = self.lifted
         if square is None or n <= 1:
             return np.eye(width)
-        lower = add_squares(square.copy(order="F"), mean * np.sqrt(n), -1.0) / (n - 1)
+        lower = closed_form.add_squares(square.copy(order="F"), mean * np.sqrt(n), -1.0) / (n - 1)
         covariance = lower + np.tril(lower, -1).T
         variance = covariance.trace() / width
         other = (covariance.sum() - covariance.trace()) / max(1, width * (width - 1))
@@ -312,7 +305,7 @@ class Fecam(ClosedForm):
             return np.eye(width)
         covariance /= deviations * deviations[:, None]
         covariance[np.arange(width), np.arange(width)] += JITTER
-        return solve(np.asfortranarray(covariance), np.eye(width))
+        return closed_form.solve(np.asfortranarray(covariance), np.eye(width))
 
     def of_solution(self, x: Floats, solution: tuple[Floats, ...]) -> Floats:
         """Negative distances (n, C)."""

@@ -11,17 +11,8 @@ from pydantic import AfterValidator, NonNegativeFloat, NonNegativeInt, PositiveI
 from driftline.eval.engine.linear import Net, Params, Rule, on
 from driftline.eval.history import Past
 from driftline.eval.learner import Array, Guide, Labels, Learner, Needs, Task, bytes_of
+from driftline.eval.memory import samplers
 from driftline.eval.memory.knn_index import unit
-from driftline.eval.memory.samplers import (
-    ON_STREAMS,
-    Dark,
-    Share,
-    Uniform,
-    balanced,
-    biased_reservoir,
-    class_reservoirs,
-    greedy_balanced,
-)
 from driftline.eval.training.sgd_learner import NetLearner
 
 SAMPLE = 256  # samples of the memory that an update uses [Chaudhry et al. 2018, sec. 5.3]
@@ -72,8 +63,8 @@ class Agem(NetLearner):
         self.limit = self.memory
         self.used = (0 if self.sample == "step" else self.sample) or task.batch or SAMPLE
         self.cost = 1 + (self.used / task.batch if task.batch else 1)
-        self.shares: list[Share] = []
-        self.past = Uniform(self.rng, self.memory or ON_STREAMS)
+        self.shares: list[samplers.Share] = []
+        self.past = samplers.Uniform(self.rng, self.memory or samplers.ON_STREAMS)
         self.sample_bytes = 0
 
     def learn_from(self, past: Past) -> None:
@@ -109,7 +100,7 @@ class Agem(NetLearner):
         parts = [len(labels) for _, labels in self.shares] if self.variant == "reference" else []
         self.train(x, y, rule=self._constraint(parts))
         limit = self.limit * (len(self.shares) + 1 if self.variant == "reference" else 1)
-        self.shares = balanced(self.shares, x, y, limit, self.rng)
+        self.shares = samplers.balanced(self.shares, x, y, limit, self.rng)
 
 
 class Remember(Rule):
@@ -117,7 +108,7 @@ class Remember(Rule):
     times that of the cross-entropy of stored labels of another draw; then stores the batch with its scores from before
     the update [alg. 1 and 2; the authors' code: aimagelab/mammoth, models/der.py and derpp.py]."""
 
-    def __init__(self, memory: Dark, alpha: float, beta: float) -> None:
+    def __init__(self, memory: samplers.Dark, alpha: float, beta: float) -> None:
         self.memory, self.alpha, self.beta = memory, alpha, beta
 
     def gradient(self, net: Net, grads: Params, x: Any, y: Any) -> Params:
@@ -148,7 +139,7 @@ class Der(NetLearner):
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         super().begin(task, rng)
-        self.dark = Dark(self.memory or (ON_STREAMS if task.batch else 0), rng)
+        self.dark = samplers.Dark(self.memory or (samplers.ON_STREAMS if task.batch else 0), rng)
 
     def rule(self) -> Rule:
         """What is added to plain SGD."""
@@ -159,7 +150,7 @@ class Der(NetLearner):
         self.train(x, y, rule=self.rule())
 
     def on_correction(self) -> Rule:
-        self.dark.limit = self.dark.limit or ON_STREAMS
+        self.dark.limit = self.dark.limit or samplers.ON_STREAMS
         return self.rule()
 
 
@@ -212,10 +203,10 @@ class Gdumb(Buffered):
         labels = np.concatenate([self.y, y])
         if self.variant == "reference":
             weight = np.concatenate([self.weight, self.rng.random(len(y))])
-            keep = class_reservoirs(labels, weight, self.limit)
+            keep = samplers.class_reservoirs(labels, weight, self.limit)
             self.weight = weight[keep]
         else:
-            keep = greedy_balanced(labels, np.arange(len(self.y)), self.limit, self.rng)
+            keep = samplers.greedy_balanced(labels, np.arange(len(self.y)), self.limit, self.rng)
         self.x, self.y = np.concatenate([self.x.astype(x.dtype), x])[keep], labels[keep]
         self.reset()
         self.train(self.x, self.y)
@@ -267,7 +258,7 @@ class Reservoir(Buffered):
         self.seen += len(y)
         dynamic, value = parts_of(self.alpha)
         alpha, shuffle = value * self.seen / self.limit if dynamic else value, self.variant == "paper"
-        keep = biased_reservoir(len(self.y), len(y), self.seen, self.limit, alpha, self.rng, shuffle=shuffle)
+        keep = samplers.biased_reservoir(len(self.y), len(y), self.seen, self.limit, alpha, self.rng, shuffle=shuffle)
         self.x = np.concatenate([self.x.astype(x.dtype, copy=False), x])[keep]
         self.y = np.concatenate([self.y, y])[keep]
         if self.start == "scratch":

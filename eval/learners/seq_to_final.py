@@ -8,7 +8,7 @@ import numpy as np
 
 from driftline.curate.core.errors import IncompatibleStream
 from driftline.curate.core.executor import one_thread
-from driftline.eval.finetuning.modes import Method, YesNo
+from driftline.eval.finetuning.modes import Method
 from driftline.eval.learner import Array, Guide, Labels, Learner, Needs, Task
 from driftline.eval.training.sgd_learner import Device, place
 from driftline.stream_builder.stream import Step
@@ -47,8 +47,11 @@ class ToFinal(Method, Learner):
     def _method(self, paper: bool) -> Method:
         """Raises BadConfig as `begin`."""
         settings = {field.name: getattr(self, field.name) for field in fields(Method)}
-        sees_final = yes(self.sees_final, paper and self.history in ("irm", "dro") and self.final != "pooled")
-        method = Method(**settings | {"sees_final": sees_final, "resets": yes(self.resets, not paper)})
+        if self.sees_final == "auto":
+            settings["sees_final"] = paper and self.history in ("irm", "dro") and self.final != "pooled"
+        if self.resets == "auto":
+            settings["resets"] = not paper
+        method = Method(**settings)
         method.check()
         return method
 
@@ -96,15 +99,6 @@ class ToFinal(Method, Learner):
         counts |= {"fits": book.tried, "found": book.reused, "dropped": book.dropped}
         counts |= {"fits_allowed": self.work.rules.fits} if self.work.rules.fits else {}
         return counts | {"fit_seconds": round(book.seconds, 1)}
-
-
-def yes(setting: YesNo, auto: bool) -> bool:
-    """A setting as a boolean. auto: the value of "auto".
-
-    >>> yes("yes", False), yes(True, False), yes("no", True), yes(False, True), yes("auto", True)
-    (True, True, False, False, True)
-    """
-    return auto if setting == "auto" else setting in (True, "yes")
 
 
 def _method(name: str, summary: str, use: str, source: str, defaults: dict[str, str]) -> Any:

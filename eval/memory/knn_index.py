@@ -10,7 +10,6 @@ GROUP neighbours only the largest is looked at. Among equal cosines the older ve
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ import numpy.typing as npt
 from driftline.curate.core.errors import BadArray
 from driftline.curate.core.late import torch
 from driftline.curate.core.vectors import unit as of_length_one
+from driftline.eval.engine.fused import has_half as halves
 
 Vectors = npt.NDArray[np.float32]
 ROWS = 16_384  # vectors per block
@@ -242,14 +242,6 @@ class TrackedQueries:
         return self.best[0][rows, :k], self.best[1][rows, :k]
 
 
-@cache
-def halves() -> bool:
-    """Whether this processor multiplies bfloat16 faster than float32."""
-    from driftline.eval.engine.fused import has_half
-
-    return has_half()
-
-
 def _tensor(x: Vectors) -> Any:
     return torch.from_numpy(np.ascontiguousarray(x))
 
@@ -284,7 +276,10 @@ def _candidates(about: Any, least: Any, k: int, off: float) -> tuple[npt.NDArray
     groups = about[:, :grouped].unflatten(1, (-1, GROUP))
     bits = bool(grouped) and about.dtype is torch.bfloat16
     # The largest of a group is one of its cosines: at least k are as large as the k-th of these.
-    some = _by_bits(groups) if bits else groups.amax(2) if grouped else about
+    # Bits of values above 0 are in the order of the values, and torch compares integers several times as fast; of a
+    # group without any, one of its cosines is enough.
+    by_bits = groups.view(torch.int16).amax(2).view(torch.bfloat16) if bits else None
+    some = by_bits if bits else groups.amax(2) if grouped else about
     if some.shape[1] >= k:
         least = torch.maximum(least, some.topk(k, 1).values[:, -1:].float() - 2 * off)
     least = least.clamp_(min=torch.finfo(torch.float32).min)
@@ -297,12 +292,6 @@ def _candidates(about: Any, least: Any, k: int, off: float) -> tuple[npt.NDArray
         both = torch.stack([row[few], group[few] * GROUP + column]).cpu().numpy()
         rows, columns = np.concatenate([[rows, columns + grouped], both], 1)
     return rows, columns
-
-
-def _by_bits(groups: Any) -> Any:
-    """(m, g, GROUP) bfloat16 → the largest of each group; of a group without a value above 0, any of them. The bits of
-    positive values are in the order of the values, and torch compares integers several times as fast."""
-    return groups.view(torch.int16).amax(2).view(torch.bfloat16)
 
 
 def _cosines(q: Vectors, x: Vectors, rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64]) -> Vectors:

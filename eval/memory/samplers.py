@@ -231,14 +231,9 @@ class Balanced(Sampler):
 
 SAMPLERS = Registry(
     "sampler",
-    {
-        "fifo": "driftline.eval.memory.samplers:Fifo",
-        "uniform": "driftline.eval.memory.samplers:Uniform",
-        "mixed": "driftline.eval.memory.samplers:Mixed",
-        "balanced": "driftline.eval.memory.samplers:Balanced",
-    },
+    {name.lower(): f"{__name__}:{name}" for name in ("Fifo", "Uniform", "Mixed", "Balanced")},
     group="samplers",
-    base="driftline.eval.memory.samplers:Sampler",
+    base=f"{__name__}:Sampler",
 )
 
 

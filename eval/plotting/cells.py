@@ -61,17 +61,8 @@ def _cell(
     parts = [tag("rect", x=x + 1, y=y + 1, width=wide - 2, height=HIGH - 2, fill=frames.colour(value, span), **frame)]
     shown = f"{100 * value:.1f}"
     if LETTER * len(shown) <= wide + 2:
-        parts.append(
-            tag(
-                "text",
-                shown,
-                x=x + wide / 2,
-                y=y + 15,
-                fill=frames.ink(value, span),
-                text_anchor="middle",
-                font_size=11,
-            )
-        )
+        look = {"fill": frames.ink(value, span), "text_anchor": "middle", "font_size": 11}
+        parts.append(tag("text", shown, x=x + wide / 2, y=y + 15, **look))
     return parts
 
 

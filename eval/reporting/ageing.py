@@ -14,7 +14,6 @@ from driftline.eval.reporting import markup
 from driftline.eval.reporting.markup import Cell, render
 from driftline.eval.rows import Run
 from driftline.eval.scoring.ageing import Ageing, ageing
-from driftline.eval.scoring.bands import Band
 from driftline.eval.scoring.net import Net
 from driftline.eval.scoring.sums import Resampling
 from driftline.stream_builder.stream import Stream
@@ -59,10 +58,6 @@ def together(part: Part) -> list[tuple[str, Ageing]]:
     are those of the first one that has some."""
     several = [(label, aged) for label, aged in aged_of(part) if len(aged.curve.tested) and retrained(aged)]
     return [(label, aged) for label, aged in several if np.array_equal(aged.curve.tested, several[0][1].curve.tested)]
-
-
-def _typical(part: Part) -> Ageing:
-    return (together(part) or aged_of(part))[0][1]
 
 
 def _known(x: Any, *ys: Any) -> list[list[float]]:
@@ -176,7 +171,7 @@ def placebo(part: Part) -> Figure | None:
     for r in part["results"]:
         net: Net | None = r.get("net")
         if net is not None and net.points_per_year is not None and len(net.placebo):
-            value, low, high = (float(end) for end in (net.points_per_year.value, *_ends(net.points_per_year)))
+            value, low, high = (float(getattr(net.points_per_year, end)) for end in ("value", "low", "high"))
             drawn = f"{r['label']} ({net.draws} of {net.wanted} draws)" if net.draws < net.wanted else r["label"]
             rows[drawn] = Strip(net.placebo.tolist(), value, low, high)
     if not rows:
@@ -186,10 +181,6 @@ def placebo(part: Part) -> Figure | None:
         "against the others, which is what chance makes where nothing can age."
     )
     return Figure("Net loss against chance", caption, strips(rows, "points a year", {"0": 0.0}))
-
-
-def _ends(band: Band) -> tuple[Any, Any]:
-    return band.low, band.high
 
 
 def by_class(part: Part) -> Figure | None:
@@ -225,7 +216,7 @@ def table(part: Part) -> Section | None:
     shown = [r for r in part["results"] if r.get("aged")]
     if not shown:
         return None
-    unit, first = part["ageing"]["unit"], _typical(part)
+    unit, first = part["ageing"]["unit"], (together(part) or aged_of(part))[0][1]
     nets = any(r.get("net") is not None and r["net"].points_per_year is not None for r in shown)
     last = len(first.curve.age) - 1
     rows = [[r["label"], *_fall(r, first, unit, nets)] for r in shown]

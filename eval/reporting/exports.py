@@ -68,7 +68,8 @@ def score_records(documents: Sequence[Document], published: bool = False) -> Ite
     """One row for each score of each run, also of balanced accuracy and macro-F1, the best learner first. published:
     behind them the published mean, with the seed "published"."""
     for document in documents:
-        about = _about(document)
+        stream = document["stream"]
+        about = {"stream": stream["name"], "stream_sha256": stream["sha256"], "protocol": document["protocol"]}
         for place in ranked(document):
             result = place.result
             settings = json.dumps(result["settings"], sort_keys=True, default=str)
@@ -81,11 +82,6 @@ def score_records(documents: Sequence[Document], published: bool = False) -> Ite
                     yield about | own | kind
                 if published and (printed := result.get(PUBLISHED, {}).get(score.name)):
                     yield about | kind | {"learner": place.name, "seed": PUBLISHED, "value": printed["mean"]}
-
-
-def _about(document: Document) -> dict[str, str]:
-    stream = document["stream"]
-    return {"stream": stream["name"], "stream_sha256": stream["sha256"], "protocol": document["protocol"]}
 
 
 def scores_csv(documents: Sequence[Document]) -> str:

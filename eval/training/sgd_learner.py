@@ -252,16 +252,9 @@ class NetLearner(NetworkLearner):
             return 0
         parts = x if isinstance(x, list) else [x]
         self.measure(*parts)
-        settings = LinearSettings(
-            self.rate,
-            self.momentum,
-            self.weight_decay,
-            self.batch if updates is None else len(y),
-            updates or self.epochs,
-            updates or self.decay_after,
-            decay=self.decay,
-            optimiser=self.optimiser,
-        )
+        length = (self.batch if updates is None else len(y), updates or self.epochs, updates or self.decay_after)
+        of_steps = (self.rate, self.momentum, self.weight_decay)
+        settings = LinearSettings(*of_steps, *length, decay=self.decay, optimiser=self.optimiser)
         replay = None if memory is None else (self.inputs(memory[0]), memory[1])
         labels = np.asarray(y, np.int64)
         done = fit(self.head, self.joined(parts), labels, settings, self.rng, replay, rule, groups)

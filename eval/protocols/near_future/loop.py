@@ -124,7 +124,8 @@ def advance(
                 _count(state, plan, spans, asked, whole.labels, positions)
                 state.seconds += time.process_time() - begun
                 if (t + 1) % every == 0 or t + 1 == last:
-                    _emit(state, plan, seen)
+                    for name in (name for name in plan.shifts if name in state.tallies):
+                        state.rows.append(state.tallies.pop(name).row(seen=seen, seconds=state.seconds))
                 _retain(learner, state, stream, periods, seen)
                 state.done = t + 1
                 if (save := saves[i]) is not None:
@@ -180,13 +181,6 @@ def _count(state: Progress, plan: Plan, spans: Spans, answers: Sure, labels: Lab
             tally = state.tallies.setdefault(name, Tally(name))
             sure = None if confidence is None else confidence[part]
             tally.add(None if positions is None else positions[low:high], labels[low:high], named[part], sure)
-
-
-def _emit(state: Progress, plan: Plan, seen: int) -> None:
-    """A row for each score that was tested since the last one."""
-    for name in plan.shifts:
-        if name in state.tallies:
-            state.rows.append(state.tallies.pop(name).row(seen=seen, seconds=state.seconds))
 
 
 def _retain(learner: Learner, state: Progress, stream: Stream, periods: Sequence[int], seen: int) -> None:

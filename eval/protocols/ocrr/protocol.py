@@ -69,11 +69,6 @@ def decisive(rows: Sequence[Row]) -> list[Row]:
     return [next(row for row in reversed(rows) if row.tested_on == name) for name in ("novel", "original")]
 
 
-def score_of_counts(right: Floats, n: Floats) -> Floats:
-    """worst: right answers and samples (..., 2) → the lower accuracy (...); of a test without samples, the other's."""
-    return np.asarray(np.fmin.reduce(shares(right, n), -1))
-
-
 def _costs(rows: Sequence[Row]) -> dict[str, float]:
     """Microseconds of a prediction and of a correction, and the lowest recall of any test."""
     costs = {"recall": min(row.recall for row in rows if row.tested_on != "cost")}
@@ -116,7 +111,8 @@ class Ocrr(Protocol):
     primary = "worst"
     refuses = ("all_steps", "whole_steps")
     late_labels = True
-    roles = Roles(decisive=decisive, pooled=score_of_counts, fresh=("stream",))
+    # worst: the lower of two accuracies; of a test without samples, the other's
+    roles = Roles(decisive=decisive, pooled=lambda right, n: np.fmin.reduce(shares(right, n), -1), fresh=("stream",))
     reaches = MappingProxyType({"ledger": "a folder"})
 
     def __post_init__(self) -> None:

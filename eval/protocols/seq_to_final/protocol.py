@@ -193,14 +193,17 @@ class SeqToFinal(Protocol):
         from driftline.eval.finetuning.search import Rules
 
         paper = self.fidelity == "paper-code"
-        augment = () if paper or len(stream.x_shape) != 3 else tuple(_augment(stream))
+        # What a stream of fidelity paper-code records is how that code loads images.
+        loading = {} if stream.facts.get("fidelity") == "paper-code" else stream.facts.get("loading", {})
+        kinds = tuple(map(str, loading.get("augment", ("flip", "crop", "rotate"))))
+        augment = () if paper or len(stream.x_shape) != 3 else kinds
         half = self.precision == "bfloat16"
         rule = Rule(self.epochs, augment=augment, normalise=not paper, half=half, still=not paper, whole=paper)
         if not paper:
             rule = replace(rule, patience=10, stop="best")
         rates, pulls = self.values("lrs", RATES, TINY), self.values("adjacents", ADJACENTS, 0.0)
         points = grids(self.budget, rates, pulls) if paper else ordered_grids(self.fits, rates, pulls)
-        return Rules(self.network, self.fidelity, rule, points, self.fits, compiled=self.compile)
+        return Rules(self.network, paper, rule, points, self.fits, compiled=self.compile)
 
     def task(self, stream: Stream) -> Task:
         """Classes, shape, steps, and the rules."""
@@ -224,28 +227,25 @@ class SeqToFinal(Protocol):
         return Result({"final": accuracy["final"]}, per_step)
 
 
-def _augment(stream: Stream) -> Sequence[str]:
-    """The stream's own augmentation of training images; default: flips, crops and small rotations. What a stream of
-    fidelity paper-code records is how that code loads images."""
-    loading = {} if stream.facts.get("fidelity") == "paper-code" else stream.facts.get("loading", {})
-    return [str(kind) for kind in loading.get("augment", ("flip", "crop", "rotate"))]
-
-
 def grids(
     budget: str, rates: tuple[float, ...] = RATES, pulls: tuple[float, ...] = ADJACENTS
 ) -> dict[str, list[Any]]:  # fmt: skip
     """Points of each kind of stage as in the paper's code: 8 for plain fits, 24 for side modules, 3 for JM and 1 for
     JST; with a small budget 2, 2, 1, 1. All strengths of a sweep are tried."""
-    from driftline.eval.finetuning.search import points
+    from driftline.eval.finetuning.fit import Hyper
 
-    if budget == "small":
-        base = points(rates, DECAYS[:1], DROPOUTS[:1])
-        side = points(rates, DECAYS[:1], DROPOUTS[:1], pulls if pulls != ADJACENTS else ADJACENTS[1:2])
+    small = budget == "small"
+    decays, dropouts = (DECAYS[:1], DROPOUTS[:1]) if small else (DECAYS, DROPOUTS)
+    base = [Hyper(lr, decay, dropout) for lr in rates for decay in decays for dropout in dropouts]
+    side = [
+        replace(point, adjacent=pull)
+        for pull in (pulls[1:2] if small and pulls == ADJACENTS else pulls)
+        for point in base
+    ]
+    if small:
         return {"base": base, "side": side, "joint": side[:: len(rates)], "joint-side": base[:1]}
-    joint = points(rates[:1], DECAYS[:1], DROPOUTS[1:], pulls)
-    side = points(rates, DECAYS, DROPOUTS, pulls)
-    base = points(rates, DECAYS, DROPOUTS)
-    return {"base": base, "side": side, "joint": joint, "joint-side": points(rates[:1], DECAYS[:1], DROPOUTS[1:])}
+    joint = [Hyper(rates[0], DECAYS[0], DROPOUTS[1], pull) for pull in pulls]
+    return {"base": base, "side": side, "joint": joint, "joint-side": [replace(joint[0], adjacent=0.0)]}
 
 
 def ordered_grids(

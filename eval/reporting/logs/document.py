@@ -13,7 +13,6 @@ from markupsafe import Markup
 from driftline.curate.core.errors import BadConfig
 from driftline.eval.logs.age import Aged, one_season
 from driftline.eval.logs.cells import day_of
-from driftline.eval.logs.forecast import Ahead
 from driftline.eval.plain import plain
 from driftline.eval.reporting.answer import Answer
 from driftline.eval.reporting.markup import render
@@ -51,7 +50,10 @@ def document(aged: Aged, alarm: str | None = None) -> dict[str, Any]:
         "split": {name: band.value for name, band in parts.items()} or None,
         "split_intervals": {name: (band.low, band.high) for name, band in parts.items()} or None,
         "split_because": aged.split_because or None,
-        "forecast": [_forecast(aged, one) for one in aged.ahead],
+        "forecast": [
+            _span(aged, one.version, one.period) | {"age_days": aged.age_days(one.version, one.period)}
+            | {name: getattr(one, name) for name in ("value", "low", "high", "extrapolated")} for one in aged.ahead
+        ],
         "advice": {
             "retrain": aged.advice.retrain, "payback_periods": aged.advice.payback, "gain": aged.advice.gain,
             "because": aged.advice.because,
@@ -85,11 +87,6 @@ def _gap(aged: Aged, k: int) -> dict[str, Any]:
 def _span(aged: Aged, version: int, period: int) -> dict[str, Any]:
     days = (day_of(aged.periods.start(place)) for place in (period, period + 1))
     return {"version": aged.versions[version]} | dict(zip(("from", "to"), days, strict=True))
-
-
-def _forecast(aged: Aged, one: Ahead) -> dict[str, Any]:
-    about = {"age_days": aged.age_days(one.version, one.period), "value": one.value, "low": one.low, "high": one.high}
-    return _span(aged, one.version, one.period) | about | {"extrapolated": one.extrapolated}
 
 
 def limit_of(text: str) -> tuple[str, str, float]:
