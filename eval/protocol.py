@@ -160,8 +160,8 @@ def rehearsal(stream: Stream, data: Split, rng: np.random.Generator, steps: int 
         is_test[rng.permutation(len(rows))[: max(1, round(REHEARSAL_TESTS * len(rows)))]] = True
         splits = {"train": data.take(np.sort(rows[~is_test])), "test": data.take(np.sort(rows[is_test]))}
         parts.append(Step(t, str(t), splits))
-    about = {"facts": stream.facts, "class_texts": stream.class_texts}
-    return Stream(f"{stream.name}: settings", parts, stream.classes, stream.prior, **about)
+    name, texts = f"{stream.name}: settings", stream.class_texts
+    return Stream(name, parts, stream.classes, stream.prior, facts=stream.facts, class_texts=texts)
 
 
 @dataclass(frozen=True)

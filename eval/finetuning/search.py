@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -283,8 +282,8 @@ class Work:
         def job(hyper: Hyper) -> Job:
             how: Any = {name: base[name] for name in ("objective", "terms", "decays", "compiled")} | {"renews": renews}
             how |= {"pulls_of": lambda copy: pulled[1](copy, hyper)} if pulled else {}
-            make = partial(Fit, train=train, val=val, hyper=hyper, rule=self.rules.rule, seed=self.seed, **how)
-            return Job(base | {"hyper": asdict(hyper)}, lambda: make(net.copy()))
+            fit = (train, val, hyper, self.rules.rule, self.seed)
+            return Job(base | {"hyper": asdict(hyper)}, lambda: Fit(net.copy(), *fit, **how))
 
         fitted = best_of(list(map(job, hypers)), self.store, self.book, stage)
         best = net.copy()

@@ -101,25 +101,8 @@ def verify(
 def _verified(
     path: Path, given: Mapping[str, Stream], again: int | None, public_value: str, elsewhere: bool
 ) -> Verdict:  # fmt: skip
-    members, manifest = opened(path)
-    submitted, modules = runs_of(members), modules_of(members)
-    problems, left = list[str](), list[dict[str, Any]]()
-    for number, run in enumerate(submitted):
-        code, stream = own_code(run.about, modules), given.get(run.about["stream"]["sha256"])
-        problem, because, unverified = _odd(run, code), "", ""
-        if not problem:
-            try:
-                because = reach(run.about, bool(code))
-                submitted[number] = with_records(run, members, number)
-                problem, unverified = _rescored(submitted[number], stream)
-            except (BadConfig, BadPlugin, UnknownName, BadInput, IntegrityError) as error:
-                problem = str(error)
-        problems += [f"run {number:04d}: {problem}"] if problem else []
-        because = because or (OWN_CODE if code else "") or ("" if stream is not None else "its stream is not here")
-        facts = {key: run.about[key] for key in ("learner", "protocol", "seed")} | {"digest": digest(run)}
-        facts |= {"run": number, "stream": run.about["stream"]["sha256"], "code": code}
-        left.append(facts | {"because": because, "unverified": unverified})
-    documents = [] if problems else documents_of(submitted)
+    found = examined(path, given)
+    problems, left = found["problems"], found["runs"]
     sha256, public_value = sha256_file(path), public_value or secrets.token_hex(8)
     here = [run for run in left if run["stream"] in given]
     repeatable = [run for run in here if not run["because"]]
@@ -127,7 +110,8 @@ def _verified(
     done: list[dict[str, Any]] = []
     for i in [] if problems else drawn(sha256, public_value, len(repeatable))[:again]:
         run = repeatable[i]
-        differs, run["because"], share = repeat(one := submitted[run["run"]], given[run["stream"]])
+        one = found["submitted"][run["run"]]
+        differs, run["because"], share = repeat(one, given[run["stream"]])
         older = one.about.get("code_of", {}).get("driftline") != ours()
         done += [] if run["because"] else [run | {"differs": differs, "share": share, "older": older}]
     problems += [_named(run) for run in done if run["differs"]]
@@ -136,14 +120,47 @@ def _verified(
     tried = {run["run"] for run in done}
     not_again = [run | {"because": run["because"] or "it was not drawn"} for run in left if run["run"] not in tried]
     unchecked = [run | {"because": run["unverified"]} for run in left if run["unverified"] and run["run"] not in tried]
-    code_of = [run["digest"] for run in left if run["code"]]
-    return Verdict(manifest["name"], documents, done, not_again, unchecked, problems, code_of, sha256, public_value)
+    code = [run["digest"] for run in left if run["code"]]
+    of_file = (problems, code, sha256, public_value)
+    return Verdict(found["name"], found["documents"], done, not_again, unchecked, *of_file)
 
 
 def drawn(sha256: str, public_value: str, runs: int) -> list[int]:
     """The order in which runs are drawn: nobody can choose it who does not know both."""
     seed = int(hashlib.sha256(f"{sha256} {public_value}".encode()).hexdigest()[:15], 16)
     return [int(i) for i in rng_for(seed, "verify").permutation(runs)]
+
+
+def examined(path: Path, streams: Mapping[str, Stream]) -> dict[str, Any]:
+    """What a submission says about itself, checked without running anything: name, problems, documents, the submitted
+    runs, and what is known of each (`runs`).
+
+    streams: SHA-256 → those that are here. Raises as `opened` and `runs_of`.
+    """
+    members, manifest = opened(path)
+    submitted = runs_of(members)
+    modules = modules_of(members)
+    problems, listed = [], []
+    for number, run in enumerate(submitted):
+        code = own_code(run.about, modules)
+        problem, because, unverified = _odd(run, code), "", ""
+        stream = streams.get(run.about["stream"]["sha256"])
+        if not problem:
+            try:
+                because = reach(run.about, bool(code))
+                submitted[number] = with_records(run, members, number)
+                problem, unverified = _rescored(submitted[number], stream)
+            except (BadConfig, BadPlugin, UnknownName, BadInput, IntegrityError) as error:
+                problem = str(error)
+        if problem:
+            problems.append(f"run {number:04d}: {problem}")
+        because = because or (OWN_CODE if code else "") or ("" if stream is not None else "its stream is not here")
+        facts = {key: run.about[key] for key in ("learner", "protocol", "seed")} | {"digest": digest(run)}
+        facts |= {"run": number, "stream": run.about["stream"]["sha256"], "code": code}
+        listed.append(facts | {"because": because, "unverified": unverified})
+    documents = [] if problems else documents_of(submitted)
+    found = {"name": manifest["name"], "problems": problems, "documents": documents}
+    return found | {"runs": listed, "submitted": submitted}
 
 
 def _rescored(run: Run, stream: Stream | None) -> tuple[str, str]:

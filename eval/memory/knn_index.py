@@ -278,7 +278,7 @@ def _candidates(about: Any, least: Any, k: int, off: float) -> tuple[npt.NDArray
     # The largest of a group is one of its cosines: at least k are as large as the k-th of these.
     # Bits of values above 0 are in the order of the values, and torch compares integers several times as fast; of a
     # group without any, one of its cosines is enough.
-    by_bits = groups.view(torch.int16).amax(2).view(torch.bfloat16) if bits else None
+    by_bits: Any = groups.view(torch.int16).amax(2).view(torch.bfloat16) if bits else None
     some = by_bits if bits else groups.amax(2) if grouped else about
     if some.shape[1] >= k:
         least = torch.maximum(least, some.topk(k, 1).values[:, -1:].float() - 2 * off)

@@ -6,6 +6,7 @@ step i. Backward transfer is an accuracy here, not the difference of GEM. The lo
 
 import copy
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -116,43 +117,26 @@ def check(stream: Stream, streaming: bool) -> None:
     require(stream, ("train",) if streaming else ("train", "test"), why, f"Use longer steps{other}.")
 
 
-def iid(stream: Stream, learner: Learner) -> Iterator[Row]:
-    """After each step, test on the test split of every step: a T × T matrix. A learner that `knows` something is tested
-    before the first step, too.
+def after_each(
+    stream: Stream, learner: Learner, steps: Sequence[Step], tests: Sequence[Split], first: int
+) -> Iterator[Row]:
+    """After each step but the last `first`, test on every step, or on those from `first` steps later on. Where all are
+    tested, a learner that `knows` something is tested before the first step, too.
 
     A learner that sees all steps at once (`joint`) learns them first; its rows are equal.
     """
-    steps = stream.steps
     begun, seen, labels = time.process_time(), 0, np.zeros(len(stream.classes), np.int64)
-    for j, other in enumerate(steps if learner.knows else ()):
-        yield evaluate_split(learner, other["test"], str(j), begun, learned_to=-1, seen=0)
+    for j, test in enumerate(tests if learner.knows and not first else ()):
+        yield evaluate_split(learner, test, str(j), begun, learned_to=-1, seen=0)
     if learner.needs.future:
-        learner.learn_sequence([step.visible() for step in steps])
-    for i, step in enumerate(steps):
+        learner.learn_sequence(steps)
+    for i, step in enumerate(steps[: len(steps) - first]):
         if not learner.needs.future:
-            learner.learn_step(step.visible())
+            learner.learn_step(step)
         seen, labels = seen + len(step["train"]), labels + np.bincount(step["train"].y, minlength=len(labels))
-        for j, other in enumerate(steps):
+        for j in range(i + 1 if first else 0, len(steps)):
             at = {"learned_to": i, "seen": seen, "constant": int(labels.argmax())}
-            yield evaluate_split(learner, other["test"], str(j), begun, **at)
-
-
-def streaming(stream: Stream, learner: Learner, rng: np.random.Generator) -> Iterator[Row]:
-    """After each step (all of it is training data), test on all of every later step: cells with j > i.
-
-    Raises IncompatibleStream for a learner that sees all steps at once: it would train on its test data.
-    """
-    if learner.needs.future:
-        problem = "It learns from all steps at once, and in streaming every later step is a test."
-        raise IncompatibleStream(problem, "Expected a learner that takes step after step.", "Use clear-iid.")
-    begun, seen, labels = time.process_time(), 0, np.zeros(len(stream.classes), np.int64)
-    steps = [step.past() for step in stream.steps]
-    for i, step in enumerate(steps[:-1]):
-        learner.learn_step(step)
-        seen, labels = seen + len(step["train"]), labels + np.bincount(step["train"].y, minlength=len(labels))
-        for j in range(i + 1, len(steps)):
-            at = {"learned_to": i, "seen": seen, "constant": int(labels.argmax())}
-            yield evaluate_split(learner, steps[j]["train"], str(j), begun, **at)
+            yield evaluate_split(learner, tests[j], str(j), begun, **at)
 
 
 def equally(
@@ -177,6 +161,15 @@ class Clear(Protocol):
 
     primary = "next_domain"
     roles = ROLES
+    walk = staticmethod(after_each)
+
+    @abstractmethod
+    def parts(self, stream: Stream, rng: np.random.Generator, seed: int) -> tuple[list[Step], list[Split], int]:
+        """What is learned, the test of each step, and how many steps later than what is learned tests begin."""
+
+    def run(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int = 0) -> Iterator[Row]:
+        """Rows tested on "0" … "T-1"."""
+        return self.walk(stream, learner, *self.parts(stream, rng, seed))
 
     def task(self, stream: Stream) -> Task:
         """Classes, shape, number of steps."""
@@ -249,9 +242,10 @@ class Iid(Clear):
         """The training splits."""
         return [len(step["train"]) for step in stream.steps]
 
-    def run(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int = 0) -> Iterator[Row]:
-        """Rows tested on "0" … "T-1" after each step."""
-        return iid(self.split(stream, rng, seed), learner)
+    def parts(self, stream: Stream, rng: np.random.Generator, seed: int) -> tuple[list[Step], list[Split], int]:
+        """Every step is tested after each."""
+        steps = self.split(stream, rng, seed).steps
+        return [step.visible() for step in steps], [step["test"] for step in steps], 0
 
     def score(self, rows: Sequence[Row], steps: int) -> Result:
         """in_domain, next_domain, accuracy, backward, forward; the measures of other papers; the matrix."""
@@ -281,9 +275,10 @@ class Streaming(Clear):
         sizes = [sum(len(split) for split in step.splits.values()) for step in stream.steps]
         return sizes[:-1]
 
-    def run(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int = 0) -> Iterator[Row]:
-        """Rows tested on later steps only."""
-        return streaming(stream, learner, rng)
+    def parts(self, stream: Stream, rng: np.random.Generator, seed: int) -> tuple[list[Step], list[Split], int]:
+        """All of a step is training data and, after an earlier one, test data."""
+        steps = [step.past() for step in stream.steps]
+        return steps, [step["train"] for step in steps], 1
 
     def score(self, rows: Sequence[Row], steps: int) -> Result:
         """next_domain and forward; cells with j ≤ i do not exist."""
@@ -295,16 +290,10 @@ class Streaming(Clear):
 class EqualIid(Iid):
     """clear-iid with models that all learn equally many samples: what `--equal-data` runs beside it."""
 
-    def run(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int = 0) -> Iterator[Row]:
-        """Rows as of `Iid`."""
-        split = self.split(stream, rng, seed)
-        return equally(stream, learner, [step.visible() for step in split], [step["test"] for step in split], 0)
+    walk = staticmethod(equally)
 
 
 class EqualStreaming(Streaming):
     """The same of clear-streaming."""
 
-    def run(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int = 0) -> Iterator[Row]:
-        """Rows as of `Streaming`."""
-        steps = [step.past() for step in stream]
-        return equally(stream, learner, steps, [step["train"] for step in steps], 1)
+    walk = staticmethod(equally)

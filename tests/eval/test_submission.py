@@ -110,7 +110,7 @@ def test_a_tenth_is_drawn_of_the_runs_that_may_be_repeated(tmp_path: Path, monke
     found = {"name": "ours", "problems": [], "documents": [], "runs": runs, "submitted": submitted}
     monkeypatch.setattr(verification, "examined", lambda *given: found)
     asked: list[int] = []
-    same = {"differs": "", "because": "", "share": 0.0}
+    same = "", "", 0.0
     monkeypatch.setattr(verification, "repeat", lambda run, stream: asked.append(run.about["number"]) or same)
 
     verdict = verify(tmp_path / "a.zip", [tmp_path / "S"], public_value="public")
@@ -134,7 +134,7 @@ def test_a_run_is_repeated_with_all_of_its_settings(tmp_path: Path) -> None:
     pack([tmp_path / "runs"], "ours", tmp_path / "a.zip")
     members = opened(tmp_path / "a.zip")[0]
     run = with_records(runs_of(members)[0], members, 0)
-    assert repeat(run, Stream.load(tmp_path / "S")) == {"differs": "", "because": "", "share": 0.0}
+    assert repeat(run, Stream.load(tmp_path / "S")) == ("", "", 0.0)
 
 
 def test_the_same_runs_give_the_same_bytes(made: tuple[Path, Path], tmp_path: Path) -> None:

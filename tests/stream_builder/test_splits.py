@@ -16,7 +16,7 @@ from driftline.curate.release import Release
 from driftline.curate.release.selection import split_groups
 from driftline.eval.protocols.clear import Iid
 from driftline.eval.reporting.pages import leakage
-from driftline.eval.reporting.protocols import Iid as Page
+from driftline.eval.reporting.protocols import IID
 from driftline.eval.run import evaluate
 from driftline.stream_builder.builders.arrays import from_arrays
 from driftline.stream_builder.builders.release import from_release
@@ -145,9 +145,9 @@ class TestSeeded:
     def test_results_carry_the_warning(self) -> None:
         stream = grouped(drifting(n=120))
         document = evaluate(stream, "clear-iid", ["majority"], settings={"splits": "random"})
-        assert "share an uploader" in Page.note(document)
+        assert "share an uploader" in IID.note(document)
         assert document["results"][0]["told"]["shared_with_training"] > 0.9
-        assert Page.note(evaluate(stream, "clear-iid", ["majority"], settings={"splits": "seeded"})) == ""
+        assert IID.note(evaluate(stream, "clear-iid", ["majority"], settings={"splits": "seeded"})) == ""
 
     def test_groups_that_are_too_large_are_an_error_with_the_way_out(self) -> None:
         with pytest.raises(IncompatibleStream, match=r"Step '0' of 'drifting' has no test sample.*splits=random"):

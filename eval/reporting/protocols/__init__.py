@@ -1,7 +1,7 @@
 """What the report says and draws about a protocol, by the protocol's name. One without an entry has the base page."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
@@ -24,9 +24,9 @@ class Lead:
     """labels of seeing learners above all references, beyond the 95 % interval"""
 
 
+@dataclass(frozen=True)
 class Page:
-    """Titles, notes and figures of a protocol's documents; derive from it and register the class by the protocol's
-    name."""
+    """Titles, notes and figures of a protocol's documents."""
 
     measures_title: str = "Further measures, and how sure the differences are"
     measures_note: str = ""
@@ -34,51 +34,30 @@ class Page:
     matrix_note: str = "Row: trained up to this step. Column: tested on this step."
     ages: bool = True
     """whether models are tested when they are old"""
-
-    @staticmethod
-    def lead(document: Document) -> Lead | None:
-        """Where the usual first sentence does not fit."""
-        return None
-
-    @staticmethod
-    def first(document: Document) -> Figure | None:
-        """The protocol's own chart of the first screen."""
-        return None
-
-    @staticmethod
-    def figures(document: Document) -> Sequence[Figure]:
-        """Charts of one of `ranking.parts`: a line for each result, named by its `label`. Here: its curves."""
-        return curves(document)
-
-    @staticmethod
-    def whole(document: Document) -> Sequence[Figure]:
-        """Charts over all groups of comparable results of one document."""
-        return ()
-
-    @staticmethod
-    def note(document: Document) -> str:
-        """A paragraph above the table of one part."""
-        return ""
-
-    @staticmethod
-    def varies(document: Document) -> str:
-        """What differs between the seeds of one part, and what does not."""
-        return "What the protocol and the learner draw at random."
-
-    @staticmethod
-    def across(documents: Sequence[Document]) -> Section | None:
-        """A table over several streams."""
-        return None
+    lead: Callable[[Document], Lead | None] = lambda document: None
+    """where the usual first sentence does not fit"""
+    first: Callable[[Document], Figure | None] = lambda document: None
+    """the protocol's own chart of the first screen"""
+    figures: Callable[[Document], Sequence[Figure]] = lambda document: curves(document)
+    """charts of one of `ranking.parts`: a line for each result, named by its `label`"""
+    whole: Callable[[Document], Sequence[Figure]] = lambda document: ()
+    """charts over all groups of comparable results of one document"""
+    note: Callable[[Document], str] = lambda document: ""
+    """a paragraph above the table of one part"""
+    varies: Callable[[Document], str] = lambda document: "What the protocol and the learner draw at random."
+    """what differs between the seeds of one part, and what does not"""
+    across: Callable[[Sequence[Document]], Section | None] = lambda documents: None
+    """a table over several streams"""
 
 
 PAGES = Registry(
     "page of a protocol",
     {
-        "clear-iid": "driftline.eval.reporting.protocols:Iid",
-        "clear-streaming": "driftline.eval.reporting.protocols:Streaming",
-        "ocrr": "driftline.eval.reporting.protocols.ocrr:Ocrr",
-        "seq-to-final": "driftline.eval.reporting.protocols.seq_to_final:SeqToFinal",
-        "near-future": "driftline.eval.reporting.protocols.near_future:NearFuture",
+        "clear-iid": "driftline.eval.reporting.protocols:IID",
+        "clear-streaming": "driftline.eval.reporting.protocols:STREAMING",
+        "ocrr": "driftline.eval.reporting.protocols.ocrr:PAGE",
+        "seq-to-final": "driftline.eval.reporting.protocols.seq_to_final:PAGE",
+        "near-future": "driftline.eval.reporting.protocols.near_future:PAGE",
     },
 )
 
@@ -139,11 +118,9 @@ def curves(part: Document) -> list[Figure]:
     return figures
 
 
-def page_of(document: Document) -> type[Page]:
+def page_of(document: Document) -> Page:
     """The page of a document's protocol."""
-    if document["protocol"] not in PAGES:
-        return Page
-    page: type[Page] = PAGES[document["protocol"]]
+    page: Page = PAGES[document["protocol"]] if document["protocol"] in PAGES else Page()
     return page
 
 
@@ -158,26 +135,15 @@ def varies(document: Document) -> str:
     return " ".join(texts)
 
 
-class Streaming(Page):
-    """Of clear-streaming."""
-
-    matrix_note = (
-        "Row: trained up to this step. Column: tested on this step. Framed: same step (in-domain). Right of the frame: "
-        "later steps."
-    )
-    varies = staticmethod(varies)
-
-
-class Iid(Streaming):
-    """Of clear-iid."""
-
-    measures_title = "The same matrix by other papers' measures, and how sure the differences are"
-    measures_note = (
-        "GEM: Lopez-Paz & Ranzato 2017; remembering, positive backward: Díaz-Rodríguez et al. 2018; "
-        "forgetting: Chaudhry et al. 2018; incremental accuracy: Rebuffi et al. 2017."
-    )
-
-    @staticmethod
-    def note(document: Document) -> str:
-        """The warning of uploaders that training and tests share."""
-        return str(document["results"][0].get("told", {}).get("warning", ""))
+STREAMING = Page(
+    matrix_note="Row: trained up to this step. Column: tested on this step. Framed: same step (in-domain). Right of "
+    "the frame: later steps.",
+    varies=varies,
+)
+IID = replace(
+    STREAMING,
+    measures_title="The same matrix by other papers' measures, and how sure the differences are",
+    measures_note="GEM: Lopez-Paz & Ranzato 2017; remembering, positive backward: Díaz-Rodríguez et al. 2018; "
+    "forgetting: Chaudhry et al. 2018; incremental accuracy: Rebuffi et al. 2017.",
+    note=lambda document: str(document["results"][0].get("told", {}).get("warning", "")),  # of shared uploaders
+)

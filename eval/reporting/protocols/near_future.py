@@ -144,12 +144,9 @@ def _over_shifts(results: Any) -> list[Figure]:
     return [Figure("Accuracy over shifts", "How far ahead each learner is still accurate.", chart)]
 
 
-class NearFuture(Page):
-    """Of near-future."""
-
-    ages = False
-    measures_title = "Accuracy at further shifts, and how sure the differences are"
-    matrix_title = "Retention by period"
-    matrix_note = "Row: after this period. Column: tested on this period's held-out samples."
-    lead, first = staticmethod(lead), staticmethod(first_figure)
-    figures, note, varies = staticmethod(figures), staticmethod(note), staticmethod(varies)
+PAGE = Page(
+    measures_title="Accuracy at further shifts, and how sure the differences are",
+    matrix_title="Retention by period",
+    matrix_note="Row: after this period. Column: tested on this period's held-out samples.",
+    ages=False, lead=lead, first=first_figure, figures=figures, note=note, varies=varies,
+)  # fmt: skip

@@ -253,9 +253,7 @@ def first(document: Document) -> Figure | None:
     return Figure("Between baseline and oracle", caption, strips(rows, "final accuracy, per cent", marks, 100))
 
 
-class SeqToFinal(Page):
-    """Of seq-to-final."""
-
-    measures_title = "Accuracy on other steps, and how sure the differences are"
-    whole, note, first = staticmethod(whole), staticmethod(note), staticmethod(first)
-    varies, across = staticmethod(varies), staticmethod(across)
+PAGE = Page(
+    measures_title="Accuracy on other steps, and how sure the differences are",
+    whole=whole, note=note, first=first, varies=varies, across=across,
+)  # fmt: skip
