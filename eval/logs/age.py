@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -75,70 +75,60 @@ class Aged:
         """On average."""
         return self.periods.days / len(self.periods)
 
+    @classmethod
+    def of(
+        cls, log: Any, *, versions: Any = None, labels: Any = (), columns: Mapping[str, str] | None = None,
+        period: str | int = "auto", until: str | int | None = None, cost_error: float | None = None,
+        cost_retrain: float | None = None, seed: int = 0,
+    ) -> Self:  # fmt: skip
+        """How fast accuracy of a model in service falls, from its log.
 
-def aged(
-    log: Any,
-    *,
-    versions: Any = None,
-    labels: Any = (),
-    columns: Mapping[str, str] | None = None,
-    period: str | int = "auto",
-    until: str | int | None = None,
-    cost_error: float | None = None,
-    cost_retrain: float | None = None,
-    seed: int = 0,
-) -> Aged:
-    """How fast accuracy of a model in service falls, from its log.
+        log, labels: one or several files (Parquet, CSV, JSON lines), data frames, Arrow tables, rows, or columns by
+        name, as `read_log` has them. versions: as `read_versions` has them, or names with the dates to which they are
+        trained. period: month, week, day, year, a number of parts, or auto: the longest of month, week and day of which
+        the log has four; year where most months lack ten labels. until: a date; what came later is not used.
+        cost_error, cost_retrain: of one wrong answer and of one training, in one currency.
 
-    log, labels: one or several files (Parquet, CSV, JSON lines), data frames, Arrow tables, rows, or columns by name,
-    as `read_log` has them. versions: as `read_versions` has them. period: month, week, day, year, a number of parts, or
-    auto: the longest of month, week and day of which the log has four; year where most months lack ten labels.
-    until: a date; what came later is not used.
-    cost_error, cost_retrain: of one wrong answer and of one training, in one currency.
-
-    Raises MissingFile, BadInput and BadConfig.
-    """
-    costs = _costs(cost_error, cost_retrain)
-    try:
-        end = None if until is None else span(until)[1]
-    except (ValueError, OverflowError):
-        raise BadInput(f"--until is {until!r}.", "Expected a date, such as 2026-07-01.") from None
-    log = read_log(several(log), columns, several(labels), end)
-    stated = {} if versions is None else read_versions(versions)
-    cut = periods_of(log.time, _unit(log) if period == "auto" else period)
-    dates = {}  # of training, else of the first prediction
-    for v in np.flatnonzero(np.bincount(log.version)).tolist():
-        date = stated.get(log.versions[v])
-        dates[v] = int(log.time[log.version == v].min()) if date is None else date
-    order = sorted(dates, key=lambda v: (dates[v], log.versions[v]))  # others have no row that counts
-    place = np.zeros(len(log.versions), np.int32)
-    place[order] = np.arange(len(order))
-    log.version, log.versions = place[log.version], [log.versions[v] for v in order]
-    trained = cut.number(np.array([dates[v] for v in order], np.int64))
-    timed = (log.label_time != LATER) & (log.label_time != UNTIMED)
-    now = end if end is not None else int(max(log.time.max(), log.label_time[timed].max(initial=log.time[0])))
-    cells = cells_of(log, cut, trained, now)
-    use = cells.usable
-    if not use.any():
-        raise BadInput(
-            f"No version has {LEAST} labels in a complete period: {log.counts['labelled']:,} of {len(log):,} "
-            "predictions have a label.",
-            f"Expected {LEAST} labels at least in one period, after the version's training.",
-            "Give late labels with --labels FILE, or a longer --period.",
-        )
-    of = (cells.version[use], cells.period[use], cells.lag[use])
-    fit, fixed = (line(*of, values[use], cells.effective[use]) for values in (cells.accuracy, cells.fixed))
-    slopes = [fit.slope, fixed.slope]
-    if cells.labels == "only":
-        slopes = [Band(one.value, *[np.array(math.nan)] * 2) for one in slopes]
-    curve, ahead, stale = by_age(cells, fit), forecast(cells, fit, len(cut)), staleness(cells, trained.tolist())
-    fades = stale is not None and stale.shown
-    return Aged(
-        cut, tuple(log.versions), stated, tuple(trained.tolist()), cells, fit,
-        slopes[0], slopes[1], curve, stale, half_life(cells, curve, fit, rng_for(seed, "age")) if fades else None,
-        *split(cells), ahead, advice(cells, fit, trained.tolist(), ahead, stale, costs, cut.unit), _counts(log, cells),
-        tuple(notes_of(log, stated, cells, cut)),
-    )  # fmt: skip
+        Raises MissingFile, BadInput and BadConfig.
+        """
+        costs = _costs(cost_error, cost_retrain)
+        try:
+            end = None if until is None else span(until)[1]
+        except (ValueError, OverflowError):
+            raise BadInput(f"--until is {until!r}.", "Expected a date, such as 2026-07-01.") from None
+        log = read_log(several(log), columns, several(labels), end)
+        stated = {} if versions is None else read_versions(versions)
+        cut = periods_of(log.time, _unit(log) if period == "auto" else period)
+        dates = {}  # of training, else of the first prediction
+        for v in np.flatnonzero(np.bincount(log.version)).tolist():
+            date = stated.get(log.versions[v])
+            dates[v] = int(log.time[log.version == v].min()) if date is None else date
+        order = sorted(dates, key=lambda v: (dates[v], log.versions[v]))  # others have no row that counts
+        place = np.zeros(len(log.versions), np.int32)
+        place[order] = np.arange(len(order))
+        log.version, log.versions = place[log.version], [log.versions[v] for v in order]
+        trained = cut.number(np.array([dates[v] for v in order], np.int64))
+        timed = (log.label_time != LATER) & (log.label_time != UNTIMED)
+        now = end if end is not None else int(max(log.time.max(), log.label_time[timed].max(initial=log.time[0])))
+        cells = cells_of(log, cut, trained, now)
+        use = cells.usable
+        if not use.any():
+            known = f"{log.counts['labelled']:,} of {len(log):,} predictions have a label."
+            expected = f"Expected {LEAST} labels at least in one period, after the version's training."
+            way_out = "Give late labels with --labels FILE, or a longer --period."
+            raise BadInput(f"No version has {LEAST} labels in a complete period: {known}", expected, way_out)
+        of = (cells.version[use], cells.period[use], cells.lag[use])
+        fit, fixed = (line(*of, values[use], cells.effective[use]) for values in (cells.accuracy, cells.fixed))
+        slopes = [fit.slope, fixed.slope]
+        if cells.labels == "only":
+            slopes = [Band(one.value, *[np.array(math.nan)] * 2) for one in slopes]
+        curve, ahead, stale = by_age(cells, fit), forecast(cells, fit, len(cut)), staleness(cells, trained.tolist())
+        half = half_life(cells, curve, fit, rng_for(seed, "age")) if stale is not None and stale.shown else None
+        advised = advice(cells, fit, trained.tolist(), ahead, stale, costs, cut.unit)
+        return cls(
+            cut, tuple(log.versions), stated, tuple(trained.tolist()), cells, fit, slopes[0], slopes[1], curve, stale,
+            half, *split(cells), ahead, advised, _counts(log, cells), tuple(notes_of(log, stated, cells, cut)),
+        )  # fmt: skip
 
 
 def several(sources: Any) -> list[Any]:

@@ -5,7 +5,6 @@ A column is a protocol with its settings on a stream, with the protocol's primar
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
@@ -26,70 +25,33 @@ NOTE = (
 )
 
 
-@dataclass(frozen=True)
-class Column:
-    """A protocol with its settings on a stream."""
-
-    protocol: str
-    settings: str
-    """that distinguish it from other columns of the same protocol and stream"""
-    stream: str
-    sha256: str
-    """of the stream"""
-    score: Score
-    """the protocol's primary score"""
-
-
-Cells = dict[str, dict[Column, Mapping[str, Any]]]  # learner → column → a result, or {"because"} if it was skipped
-
-
-def cells_of(documents: Sequence[Document]) -> tuple[list[Column], Cells]:
-    """Columns in the documents' order, one for each group of comparable results. Several results of a learner in a
-    column are one row each."""
-    columns: list[Column] = []
-    cells: Cells = {}
-    for document in documents:
-        stream = document["stream"]
-        for group, settings in zip(comparable(document), differing(document), strict=True):
-            score = primary_of(document)
-            column = Column(document["protocol"], settings, stream["name"], stream["sha256"], score)
-            columns.append(column)
-            for result, name in zip(group, labels(group), strict=True):
-                cells.setdefault(name, {})[column] = result
-            for entry in document.get("skipped", ()):
-                if entry["learner"] != "all":
-                    skipped = {"scores": {}, "because": entry["because"]}
-                    cells.setdefault(entry["learner"], {}).setdefault(column, skipped)
-    return columns, cells
-
-
-def grid(columns: Sequence[Column], cells: Cells) -> str:
-    """The table: a row for each learner, the best of a column bold."""
-    best = {
-        c: ranking.best(c.score, (row[c] for row in cells.values() if c in row and not bound(row[c]))) for c in columns
-    }
-    lines = [[c.protocol, c.settings, c.stream, c.score.label] for c in columns]
-    heads = [Markup("<br>").join(part for part in parts if part) for parts in lines]
-    rows = [[name, *(_cell(row.get(c), c.score, best[c]) for c in columns)] for name, row in cells.items()]
-    return table(["learner", *heads], rows)
-
-
-def _cell(result: Mapping[str, Any] | None, score: Score, best: Sequence[Mapping[str, Any]]) -> Cell | str:
-    if result is not None and "because" in result:
-        return Cell("skipped", below=result["because"], kind="soft skipped")
-    if result is None or mean_of(score, result) is None:
-        return "–"
-    kind = "best" if any(result is other for other in best) else ""
-    return Cell(value_text(score, mean_of(score, result)), beside=detail(score, result), kind=kind)
-
-
 def overview(documents: Sequence[Document]) -> str:
-    """HTML of the table; "" for one column."""
-    columns, cells = cells_of(documents)
-    if len(columns) < 2:
+    """HTML of the table: a row for each learner, a column for each group of comparable results, its best bold; "" for
+    one column. Several results of a learner in a column are one row each."""
+    groups = [(d, *pair) for d in documents for pair in zip(comparable(d), differing(d), strict=True)]
+    if len(groups) < 2:
         return ""
+    heads, rows = list[str](["learner"]), dict[str, dict[int, Cell | str]]()
+    for k, (document, group, settings) in enumerate(groups):
+        score = primary_of(document)
+        words = (document["protocol"], settings, document["stream"]["name"], score.label)
+        heads.append(Markup("<br>").join(filter(None, words)))
+        best = ranking.best(score, (result for result in group if not bound(result)))
+        for result, name in zip(group, labels(group), strict=True):
+            rows.setdefault(name, {})[k] = _cell(result, score, any(result is other for other in best))
+        for entry in document.get("skipped", ()):
+            if entry["learner"] != "all":
+                cell = Cell("skipped", below=entry["because"], kind="soft skipped")
+                rows.setdefault(entry["learner"], {}).setdefault(k, cell)
+    lines = [[name, *(row.get(k, "–") for k in range(len(groups)))] for name, row in rows.items()]
     note = "Each protocol's primary score, per cent, mean ± standard deviation over seeds."
-    return Markup("").join([render("soft", note), grid(columns, cells)])
+    return Markup("").join([render("soft", note), table(heads, lines)])
+
+
+def _cell(result: Mapping[str, Any], score: Score, best: bool) -> Cell | str:
+    if (mean := mean_of(score, result)) is None:
+        return "–"
+    return Cell(value_text(score, mean), beside=detail(score, result), kind="best" * best)
 
 
 def versions_section(documents: Sequence[Document]) -> str:

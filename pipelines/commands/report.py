@@ -190,7 +190,7 @@ def age(
     alarm LIMIT: Exit with 4 if the 95 % interval lies beyond it: accuracy, forecast, slope, half_life_days, as in
         'accuracy<0.8'.
     """
-    from driftline.eval.logs.age import aged as aged_of
+    from driftline.eval.logs.age import Aged
     from driftline.eval.reporting.logs.ages import write
     from driftline.eval.reporting.logs.document import document, limit_of
 
@@ -198,7 +198,7 @@ def age(
     if alarm is not None:
         limit_of(alarm)
     of_versions = None if versions is None else path_of(versions)
-    aged = aged_of(
+    aged = Aged.of(
         places_of(log), versions=of_versions, labels=places_of(labels), columns=columns_of(columns), period=period,
         until=until, cost_error=cost_error, cost_retrain=cost_retrain,
     )  # fmt: skip

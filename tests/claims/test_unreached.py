@@ -13,7 +13,7 @@ from driftline.eval.protocols.ocrr.protocol import REACHED
 from driftline.eval.reporting.answer import answer
 from driftline.eval.reporting.document import _cost
 from driftline.eval.reporting.exports import scores_tex, scores_text
-from driftline.eval.reporting.overview import Column, grid
+from driftline.eval.reporting.overview import overview
 from driftline.eval.results import Results
 from driftline.eval.scoring.aggregate import _spread
 from driftline.eval.scoring.ranking import best, rank, ranked
@@ -126,10 +126,8 @@ class TestEveryTableHasTheSameRule:
         assert none.headline.startswith("No learner can be ranked")
 
     def test_overview(self, made: Results) -> None:
-        column = Column("ocrr", "", "s", "0" * 64, HIGH)
-        cells = {r["learner"]: {column: r} for r in made["results"]}
-        html = grid([column], cells)
-        assert html.count("class='best'") == 1
+        html = overview([made, made])
+        assert html.count("class='best'") == 2
         assert "<td class='best'>60.0" in html
 
     def test_json_says_how_many_came(self, made: Results) -> None:

@@ -325,14 +325,14 @@ class TestSearch:
     def jobs(self, epochs: int = 10, lrs: tuple[float, ...] = (1e-2, 1e-3, 1e-5, 1e-6)) -> list[Job]:
         def job(hyper: Hyper) -> Job:
             make = lambda: Fit(net_of(), [data()], data(0, 30), hyper, Rule(epochs=epochs, patience=99), 0)  # noqa: E731
-            return Job({"lr": hyper.lr, "epochs": epochs}, make, hyper)
+            return Job({"lr": hyper.lr, "epochs": epochs}, make)
 
         return [job(Hyper(lr=lr)) for lr in lrs]
 
     def test_a_point_that_diverges_is_dropped_and_named(self) -> None:
         book = Book()
         wild, rule = Hyper(lr=1e30), Rule(epochs=1, batch=10)
-        broken = Job({"lr": "wild"}, lambda: Fit(net_of(), [data()], data(), wild, rule, 0), wild)
+        broken = Job({"lr": "wild"}, lambda: Fit(net_of(), [data()], data(), wild, rule, 0))
 
         best = best_of([broken, *self.jobs()], Store(), book, "here")
 
@@ -646,7 +646,7 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("name", "said"),
         [
-            ("sft(resets=maybe)", "sft: resets is 'maybe'. Expected a valid boolean or 'auto', 'yes' or 'no'."),
+            ("sft(resets=maybe)", "sft: resets is 'maybe'. Expected a valid boolean or 'auto'."),
             ("ft(final=half)", "ft: final is 'half'. Expected 'pooled', 'all', 'fc', 'fc-all', "),
             ("jm(weights=1/none)", "jm: weights is '1/none'. Expected equal, increasing, or a number above 0 for each"),
             ("ft(rank=0)", "ft: rank is 0. Expected a number greater than 0."),

@@ -1,6 +1,5 @@
 """`dl.age`: the log of a model in service, from Python, and its page."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from driftline.curate.core.atomic_io import write_json, write_text
-from driftline.eval.logs.age import Aged, aged
+from driftline.eval.logs.age import Aged
 from driftline.eval.logs.cells import day_of
 from driftline.eval.plotting.charts import Figure, Section, lines
 from driftline.eval.reporting.logs.document import answer, document
@@ -36,21 +35,7 @@ class Ages(Aged):
         return f"<{int(self.cells.rows.sum()):,} predictions of {names} in {len(self.periods)} {self.periods.unit}s>"
 
 
-def age(
-    log: Any, *, versions: Any = None, labels: Any = (), columns: Mapping[str, str] | None = None,
-    period: str | int = "auto", until: str | int | None = None, cost_error: float | None = None,
-    cost_retrain: float | None = None, seed: int = 0,
-) -> Ages:  # fmt: skip
-    """How fast a model in service ages, from its log; parameters as of `driftline age`.
-
-    log, labels: one or several files, data frames, Arrow tables, rows, or columns by name. versions: the same, or names
-    with the dates to which they are trained. Raises MissingFile, BadInput and BadConfig.
-    """
-    facts = aged(
-        log, versions=versions, labels=labels, columns=columns, period=period, until=until, cost_error=cost_error,
-        cost_retrain=cost_retrain, seed=seed,
-    )  # fmt: skip
-    return Ages(**vars(facts))
+age = Ages.of
 
 
 def write(aged: Aged, out: Path, alarm: str | None = None) -> Path:

@@ -14,7 +14,6 @@ from driftline.eval.plotting.charts import scatter
 from driftline.eval.protocol import MAJORITY, PROTOCOLS, primary_of, score_of
 from driftline.eval.reporting.exports import scores_tex
 from driftline.eval.reporting.exports import scores_text as printed
-from driftline.eval.reporting.overview import cells_of
 from driftline.eval.reporting.protocols import page_of
 from driftline.eval.reporting.protocols.seq_to_final import SeqToFinal
 from driftline.eval.reporting.report import results_of, write
@@ -158,8 +157,6 @@ def test_results_under_other_settings_of_the_protocol_are_no_rivals() -> None:
     assert [[r["learner"] for r in group] for group in comparable(mixed)] == [["a", "b"], ["b", "a"]]
     assert differing(mixed) == ["policy=oracle", "policy=random_10"]
     assert [place.name for place in ranked(mixed) if place.best] == ["a, policy=oracle", "b, policy=random_10"]
-    columns, _ = cells_of([mixed])
-    assert [column.settings for column in columns] == ["policy=oracle", "policy=random_10"]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
