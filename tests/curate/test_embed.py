@@ -19,21 +19,18 @@ from support.traps import Trap
 from driftline.curate.core.atomic_io import sha256_bytes, write_array, write_json, write_parquet
 from driftline.curate.core.errors import BadConfig, BadInput, BadPlugin, MissingFile
 from driftline.curate.core.executor import Executor, one_thread
-from driftline.curate.core.registry import Entry
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.embedding.embed import embed
 from driftline.curate.embedding.features import filled
 from driftline.curate.embedding.vector_store import Store, import_vectors, parts
-from driftline.curate.encoders import ENCODERS, Encoder, EncoderSpec, Vectors, spec_of
+from driftline.curate.encoders import Encoder, EncoderSpec, Vectors, spec_of
 from driftline.curate.encoders.backbone import Backbone, load_checkpoint
 from driftline.curate.encoders.clip import Clip
 from driftline.curate.images.shards import index_path, shard_path, write_tar
 from driftline.curate.retrieval.candidates import query_vectors
 from driftline.curate.retrieval.settings import Concept
 from driftline.pipelines.demo.draw import jpeg, photo
-from driftline.stream_builder.builders.encoded import encode
-from driftline.stream_builder.stream import Split, Step, Stream
 
 MODEL = str(files("driftline.pipelines") / "demo" / "model")
 SPEC = EncoderSpec(model=MODEL)
@@ -288,19 +285,6 @@ class TestEncoderOfAnotherPackage:
         ) == {"": 18}
         store = Store.open(tmp_path)
         assert (len(store), store.width) == (18, 3)
-
-    def test_a_registered_name_encodes_the_images_and_texts_of_a_stream(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(ENCODERS._found, "mean-colour", [Entry(self.KIND, "toy 1.0")])
-        encoder = spec_of("mean-colour:a").load()
-        red = np.zeros((5, 8, 8, 3), np.uint8)
-        red[..., 0] = 200
-        for x, vector in ((red, [1, 0, 0]), (np.array(["a"] * 5), [0.5**0.5, 0.5**0.5, 0])):
-            split = Split(x, np.zeros(5, np.int64), np.array(list("abcde")), np.arange(5))
-            stream = encode(
-                Stream("red", [Step(0, "0", {"train": split})], ["c"], sha256="red"), encoder, "mean-colour:a"
-            )
-            assert np.allclose(stream.steps[0]["train"].x, vector, atol=1e-3)
-            assert stream.facts["encoder"] == "mean-colour:a"
 
     def test_a_specification_names_the_class_the_model_and_the_weights(self) -> None:
         spec = spec_of(f"{self.KIND}:a:b")

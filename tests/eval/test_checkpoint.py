@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.traps import Trap
 
 from driftline.curate.core.errors import BadInput
 from driftline.curate.core.seeding import rng_for
@@ -118,13 +117,6 @@ def test_damaged_files_are_named(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "state.pt").write_bytes(data)
     with pytest.raises(BadInput, match="no stored state"):
         Checkpoint(tmp_path / "state.pt").load({})
-
-
-def test_a_pickle_in_its_place_is_not_unpickled(tmp_path: Path) -> None:
-    (tmp_path / "state.pt").write_bytes(pickle.dumps(Trap(tmp_path / "mark")))
-    with pytest.raises(BadInput):
-        Checkpoint(tmp_path / "state.pt").load({})
-    assert not (tmp_path / "mark").exists()
 
 
 def test_addresses_and_files_are_never_those_of_a_state(tmp_path: Path) -> None:

@@ -234,13 +234,6 @@ class TestReport:
         added = {"net", "ageing"}  # by the control, which a report looks for
         assert [{k: v for k, v in r.items() if k not in added} for r in read["results"]] == direct["results"]
 
-    def test_csv_and_latex_hold_every_score(self, stream: Stream, tmp_path: Path) -> None:
-        evaluate(stream, "clear-iid", ["nearest-mean"], seeds=[0, 1], out=tmp_path / "runs")
-        write(results_of([tmp_path / "runs"]), tmp_path / "out")
-        lines = (tmp_path / "out" / "scores.csv").read_text().splitlines()
-        assert len(lines) == 1 + (5 + 2) * 2, "and balanced accuracy and macro-F1"
-        assert r"\toprule" in (tmp_path / "out" / "scores.tex").read_text()
-
 
 MOCO = "clear10/moco-yfcc-b0"
 FEATURES = ("moco-yfcc-b0", "clip", "imagenet", "moco-imagenet", "byol-imagenet")

@@ -24,7 +24,6 @@ from driftline.eval.run import evaluate
 from driftline.pipelines.cli.app import app
 from driftline.pipelines.cli.listing import KINDS, REGISTRIES
 from driftline.pipelines.cli.makers import add_imports
-from driftline.pipelines.demo.draw import photo
 from driftline.pipelines.run.state import MARKS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,10 +35,10 @@ filter: {{upload_after_capture: {strict}}}
 buckets: {{kind: equal, count: 2, unlabelled: []}}
 embed: {{model: driftline-photo-world}}
 retrieve:
-  per_class: {per_class}
+  per_class: 2
   depth: 50
   background_share: 0
-  short: {short}
+  short: fail
   concepts:
     - {{name: car, prompts: [a photo of a car]}}
     - {{name: bus, prompts: [a photo of a bus]}}
@@ -58,11 +57,9 @@ def commands() -> Iterator[tuple[tuple[str, ...], Any]]:
         yield from [((name,), command)] if members is None else (((name, k), v) for k, v in members.items())
 
 
-def run_folder(
-    folder: Path, path: Path, source: str = "yfcc", strict: str = "true", per_class: int = 2, short: str = "fail"
-) -> Path:
+def run_folder(folder: Path, path: Path, source: str = "yfcc", strict: str = "true") -> Path:
     folder.mkdir(exist_ok=True)
-    text = CONFIG.format(source=source, path=path, strict=strict, per_class=per_class, short=short)
+    text = CONFIG.format(source=source, path=path, strict=strict)
     (folder / "driftline.yaml").write_text(text)
     return folder
 
@@ -97,70 +94,11 @@ class TestBadInput:
             "ingest is not lost"
         )
 
-    def test_results_of_another_batch(self, tmp_path: Path) -> None:
-        folder = run_folder(tmp_path / "run", dated_photos(tmp_path / "photos", 12), "folder", "false")
-        assert driftline("run", folder).returncode == 3
-        (folder / "answers").mkdir()
-        (folder / "answers" / "theirs.csv").write_text(
-            '"WorkerId","Input.batch","Input.item","Answer.labels"\n"W","zzz","i","car"\n'
-        )
-        done = driftline("run", folder)
-        assert done.returncode == 3
-        assert f"1 answers do not count: {folder}/answers/theirs.csv, line 2: Input.batch is 'zzz'" in done.stderr
-        states = {s["stage"]: s["state"] for s in json.loads(driftline("status", folder, "--json").stdout)["stages"]}
-        assert states["retrieve"] == "done"
-        assert states["ask"] == "waiting"
-
-    def test_a_concept_that_retrieves_too_little_is_a_table_and_nothing_is_lost(self, tmp_path: Path) -> None:
-        folder = run_folder(tmp_path / "run", dated_photos(tmp_path / "photos", 6), "folder", "false", per_class=40)
-        text = message(driftline("run", folder), 1)
-        assert "Some concepts retrieve too few images" in text
-        assert "of 40" in text
-        assert "retrieve.short: fewer" in text
-        states = {s["stage"]: s["state"] for s in json.loads(driftline("status", folder, "--json").stdout)["stages"]}
-        assert states["embed"] == "done"
-        assert states["retrieve"] == "unfinished"
-
-    def test_a_bucket_with_fewer_images_than_asked_for_the_release(self, tmp_path: Path) -> None:
-        photos = dated_photos(tmp_path / "photos", 24)
-        table = tmp_path / "photos.csv"
-        lines = [f"photos/p{i}.jpg,{2000 + i % 20},{('car', 'bus')[i % 2]}" for i in range(24)]
-        table.write_text("file,year,label\n" + "\n".join(lines) + "\n")
-        folder = run_folder(tmp_path / "run", table, "delimited", "false", per_class=2)
-        assert photos.is_dir()
-        with (folder / "driftline.yaml").open("a") as file:
-            file.write("validation: {method: catalogue}\nrelease: {per_class: 9, own: true}\n")
-        columns = "collection.columns={path: file, uploaded: year, label: label}"
-        text = message(driftline("run", folder, "--set", columns), 1)
-        assert "Too few accepted images for the release" in text
-        assert "of 9" in text
-        assert "reopen (asks about further candidates) or fewer" in text
-        states = {
-            s["stage"]: s["state"]
-            for s in json.loads(driftline("status", folder, "--json", "--set", columns).stdout)["stages"]
-        }
-        assert states["tally"] == "done"
-        assert driftline("run", folder, "--set", columns, "--set", "release.short=fewer").returncode == 0
-
-    def test_an_unknown_model_is_answered_with_the_nearest(self, tmp_path: Path) -> None:
-        folder = run_folder(tmp_path / "run", dated_photos(tmp_path / "photos", 4), "folder", "false")
-        text = message(driftline("run", folder, "--set", "embed.model=ViT-B32"), 2)
-        assert "ViT-B-32" in text
-
     def test_unknown_key_stage_learner_and_protocol(self, tmp_path: Path, write_lines: Write) -> None:
         folder = run_folder(tmp_path / "run", write_lines(yfcc_line()))
         assert "unknown key" in message(driftline("run", folder, "--set", "fetch.thread=3"), 2)
         assert "Stages, in order: ingest, filter" in message(driftline("run", folder, "--until", "download"), 2)
         assert "Did you mean 'learners'?" in message(driftline("list", "learner"), 2)
-
-
-def dated_photos(folder: Path, n: int) -> Path:
-    folder.mkdir()
-    for i in range(n):
-        exif = Image.Exif()
-        exif.get_ifd(0x8769)[0x9003] = f"20{i % 20:02d}:05:01 10:00:00"
-        photo([("car", "bus")[i % 2]], 0.1, rng_for(0, i)).save(folder / f"p{i}.jpg", exif=exif)
-    return folder
 
 
 class TestWaiting:

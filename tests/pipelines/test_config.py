@@ -187,21 +187,6 @@ class Museum(Source):
 """
 
 
-def test_a_source_named_by_its_module_brings_its_own_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "museum_source.py").write_text(MUSEUM)
-    monkeypatch.syspath_prepend(tmp_path)
-    source = "collection.source=museum_source:Museum"
-    written = presets.write_run_file(tmp_path, "mini", [source, "collection.room=7"])
-    collection = yaml.safe_load(written.read_text())["collection"]
-    assert collection == {"source": "museum_source:Museum", "room": 7}
-    with pytest.raises(BadConfig, match=r"--set collection\.room is 'x'\. Expected a whole number"):
-        load(written, ["collection.room=x"])
-    with pytest.raises(
-        BadConfig, match=r"collection\.source: The source 'museum_source:Gallery' .* cannot be imported"
-    ):
-        load(written, ["collection.source=museum_source:Gallery"])
-
-
 def test_edited_code_of_a_source_or_an_encoder_makes_its_stage_stale(tmp_path, monkeypatch):
     """A file that is written again unchanged does not."""
     monkeypatch.syspath_prepend(tmp_path)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from support.clear_layouts import bare_layout, made_release, new_layout, old_layout
+from support.traps import Trap
 
 from driftline.curate.core.atomic_io import sha256_file
 from driftline.curate.core.errors import BadInput, DriftlineError, IntegrityError, MissingFile
@@ -218,27 +219,17 @@ def test_damage_is_one_sentence(name: str, copied: Callable[[str], Path]) -> Non
     assert "\n" not in str(caught.value)
 
 
-class Runs:
-    """Writes a file when it is unpickled."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> Any:
-        return Path.touch, (self.path,)
-
-
 @pytest.mark.parametrize("zipped", [True, False])
 def test_code_in_features_is_never_run(copied: Callable[[str], Path], tmp_path: Path, zipped: bool) -> None:
     folder = copied("old")
     target = folder / "training_folder" / "features" / "moco_b0" / "2" / "all.pth"
     target.unlink()
-    torch.save((Runs(tmp_path / "ran"), [0]), target, _use_new_zipfile_serialization=zipped)
+    torch.save((Trap(tmp_path / "ran"), [0]), target, _use_new_zipfile_serialization=zipped)
     with pytest.raises(BadInput, match="which may be code and is never run"):
         from_clear(folder, "moco_b0")
     assert not (tmp_path / "ran").exists()
     with target.open("wb") as file:
-        pickle.dump(Runs(tmp_path / "ran"), file)
+        pickle.dump(Trap(tmp_path / "ran"), file)
     with pytest.raises(BadInput):
         from_clear(folder, "moco_b0")
     assert not (tmp_path / "ran").exists()

@@ -1,11 +1,9 @@
 """Distances against libraries and brute force."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from driftline.curate.core.errors import IncompatibleStream, UnknownName
+from driftline.curate.core.errors import IncompatibleStream
 from driftline.curate.core.seeding import rng_for
 from driftline.stream_builder.measures import DISTANCES
 from driftline.stream_builder.measures.shift_distance import class_priors, distances, label_statistics, sliced
@@ -45,15 +43,6 @@ def stream() -> Stream:
 def test_every_distance_falls_towards_the_last_step() -> None:
     for name, values in distances(stream(), list(DISTANCES)).items():
         assert values[0] > values[1] > values[2], name
-
-
-def test_a_distance_is_registered_or_of_another_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "plugin_measures.py").write_text("def gap(a, b, seed):\n    return abs(a.mean() - b.mean())\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    values = distances(stream(), ["plugin_measures:gap"])["plugin_measures:gap"]
-    assert len(values) == 3
-    with pytest.raises(UnknownName, match="Unknown distance 'slice'. Did you mean 'sliced'?"):
-        distances(stream(), ["slice"])
 
 
 def test_label_statistics() -> None:

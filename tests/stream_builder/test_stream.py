@@ -260,13 +260,6 @@ def test_a_file_that_is_no_npz_is_refused(tmp_path: Path) -> None:
         from_arrays(tmp_path / "nowhere.npz")
 
 
-def test_pickled_objects_are_never_loaded(tmp_path: Path) -> None:
-    path = tmp_path / "a.npz"
-    np.savez(path, x=np.array([{"a": 1}], dtype=object), y=np.zeros(1, np.int64))
-    with pytest.raises(BadInput, match="without Python objects"):
-        from_arrays(path)
-
-
 def test_a_stream_folder_with_a_missing_or_altered_shard_is_refused(tmp_path: Path) -> None:
     stream = from_arrays(npz(tmp_path, **good())).save(tmp_path / "s")
     path = tmp_path / "s" / "step_00001" / "train_y.npy"
