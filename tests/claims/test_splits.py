@@ -135,14 +135,6 @@ def test_the_spread_of_a_score_over_published_splits_is_that_of_independent_draw
     assert np.std(published) > 0.005
 
 
-def test_the_order_of_rows_does_not_matter() -> None:
-    bucket, label, group = collection("zipf 2", 0)
-    side = drawn("zipf 2", 0)[0]
-    order = rng_for(1, "order").permutation(N)
-    again = draw_sides((bucket[order], label[order]), group[order], SHARE, rng_for(0, "split", 0))
-    assert (again == side[order]).all()
-
-
 def test_groups_that_have_a_side_keep_it_and_the_others_make_up_for_it() -> None:
     bucket, label, group = collection("geometric", 0)
     fixed = np.where(group % 2 == 0, (group % 6 == 0).astype(np.int8), np.int8(-1)).astype(np.int8)

@@ -84,12 +84,3 @@ def test_a_group_is_too_large_from_one_image_more_than_the_tests_on() -> None:
     for size, large in ((30, False), (31, True)):
         group = np.repeat(np.arange(101 - size), [size, *[1] * (100 - size)])
         assert too_large(count_groups((np.zeros(100),), group), 0.3)[0] == large
-
-
-def test_each_bucket_and_class_has_its_share_of_tests() -> None:
-    rng = rng_for(0, "strata")
-    strata, group = (rng.integers(0, 4, 800), rng.integers(0, 5, 800)), np.arange(800) // 2
-    side = draw_sides(strata, group, 0.3, rng_for(1))
-    for stratum in strata:
-        for value in np.unique(stratum):
-            assert abs(side[stratum == value].sum() - 0.3 * (stratum == value).sum()) <= 3
