@@ -1,11 +1,7 @@
-"""Flickr and the Hub cannot be asked in a test: each stand-in follows its published document, rule by rule.
-
-A stand-in that is broken in one rule fails. A contract asks it as the document says, and compares with recorded shapes.
-"""
+"""Flickr and the Hub cannot be asked in a test: each stand-in answers as its published document says, rule by rule."""
 
 import json
 import tempfile
-from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -13,16 +9,18 @@ from typing import Any
 import pytest
 import urllib3
 from support.flickr_server import FlickrServer, photo
-from support.hub_server import Hub, hub
+from support.hub_server import hub
 from support.stand_ins import check_shape, example
 
 
-def hub_contract(broken: str) -> None:
+def test_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     """The Hub's own client makes, fills, lists, tags and reads a dataset."""
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
     from huggingface_hub import errors as said
 
-    with hub(broken) as server, tempfile.TemporaryDirectory() as folder:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)
+    monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda _: None)
+    with hub() as server, tempfile.TemporaryDirectory() as folder:
         place, kind = "me/cars", {"repo_type": "dataset"}
         api, stranger = HfApi(server.address, token=server.token), HfApi(server.address, token="hf_other")
         server.page = 2
@@ -60,12 +58,12 @@ def hub_contract(broken: str) -> None:
             api.hf_hub_download(place, "z.md", local_dir=folder, **kind)
 
 
-def flickr_contract(broken: str) -> None:
+def test_flickr() -> None:
     """flickr.com/services/api, read on 2026-11-27."""
     photos = [photo(i, 100 + i, licence=(1, 4, 7)[i % 3]) for i in range(600)]
     photos += [photo(900 + i, 50_000 + i // 10, licence=2) for i in range(4600)]
     photos[3]["media"] = "video"
-    with closing(FlickrServer(photos, broken=broken)) as server:
+    with closing(FlickrServer(photos)) as server:
         ask_flickr(server)
 
 
@@ -105,24 +103,3 @@ def ask_flickr(server: FlickrServer) -> None:
     assert set(more) - set(first["photos"]["photo"][0]) == {"license", "url_m"}
     assert str(call(format=None)).startswith("<?xml")
     assert str(call(nojsoncallback=None)).startswith("jsonFlickrApi(")
-
-
-CONTRACTS: dict[type[Any], Callable[[str], None]] = {Hub: hub_contract, FlickrServer: flickr_contract}
-FAILURES = (AssertionError, LookupError, OSError, RuntimeError, TypeError, ValueError, pytest.fail.Exception)
-
-
-@pytest.fixture(autouse=True)
-def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)
-    monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda _: None)
-
-
-@pytest.mark.parametrize("service", CONTRACTS)
-def test_a_stand_in_follows_its_document(service: type[Any]) -> None:
-    CONTRACTS[service]("")
-
-
-@pytest.mark.parametrize(("service", "rule"), [(kind, rule) for kind in CONTRACTS for rule in kind.RULES])
-def test_no_rule_of_a_document_is_without_a_test(service: type[Any], rule: str) -> None:
-    with pytest.raises(FAILURES):
-        CONTRACTS[service](rule)

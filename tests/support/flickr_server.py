@@ -8,13 +8,10 @@ windows give a part of their photos only (`lossy`).
 """
 
 import json
-import threading
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, ClassVar
-from urllib.parse import parse_qs, urlsplit
+from typing import Any
 
-from support.stand_ins import StandIn
+from support.stand_ins import Answer, Query, StandIn, serve
 
 CEILING = 4000
 DEED = "https://creativecommons.org/licenses"
@@ -36,7 +33,6 @@ EXTRAS = {
     **{name: (name,) for name in ("description", "tags", "media")},
     **{f"url_{size}": (f"url_{size}", f"height_{size}", f"width_{size}") for size in "sqtmnzclo"},
 }
-Query = dict[str, str]
 
 
 def photo(number: int, uploaded: int, licence: int = 4, **more: Any) -> dict[str, Any]:
@@ -71,103 +67,63 @@ class FlickrServer(StandIn):
     """lie: true total → reported total. lossy: windows longer than this many seconds return only every second photo.
     fail: number of a search → raw answer instead (status, body)."""
 
-    RULES: ClassVar[tuple[str, ...]] = (
-        "a page has 100 photos unless per_page says otherwise",
-        "a page has at most 500 photos",
-        "page counts from 1 and is 1 unless asked for",
-        "photos at min_upload_date are returned",
-        "photos at max_upload_date are returned",
-        "license has several ids, separated by commas",
-        "the latest photo comes first unless sort says otherwise",
-        "media: photos leaves videos out",
-        "only the first 4,000 results are returned",
-        "a photo has the extras that were asked for and no others",
-        "a key that is not valid is error 100",
-        "a search without a limit is error 3",
-        "an unknown method is error 112",
-        "an answer is JSON only with format=json",
-        "JSON is wrapped in a function unless nojsoncallback=1",
-    )
-
     def __init__(
         self,
         photos: list[dict[str, Any]],
         lie: Callable[[int], int] = lambda n: n,
         lossy: int | None = None,
         fail: dict[int, tuple[int, bytes]] | None = None,
-        broken: str = "",
     ) -> None:
-        super().__init__(broken)
+        super().__init__()
         self.queries: list[Query] = []
         self.licence_queries = 0
         self.fail, self.key = fail or {}, "secret-key"
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            wbufsize = -1  # one packet an answer; of two, the second waits 40 ms for the receipt of the first
-
-            def do_GET(self) -> None:
-                query = {k: v[0] for k, v in parse_qs(urlsplit(self.path).query).items()}
-                fault = None
-                if query.get("method") == "flickr.photos.licenses.getInfo":
-                    outer.licence_queries += 1
-                else:
-                    outer.queries.append(query)
-                    fault = outer.fail.get(len(outer.queries))
-                status, body = fault or (200, outer.written(query))
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-                pass
-
         self.photos, self.lie, self.lossy = photos, lie, lossy
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._http.daemon_threads = True
-        self.address = f"http://127.0.0.1:{self._http.server_address[1]}/services/rest/"
-        threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
+        self._running = serve(self)
+        self._running.__enter__()
+        self.address += "/services/rest/"
 
     def close(self) -> None:
         """Stop serving."""
-        self._http.shutdown()
-        self._http.server_close()
+        self._running.__exit__(None, None, None)
+
+    def reply(self, method: str, path: str, query: Query, headers: Any, body: bytes) -> Answer:
+        if query.get("method") == "flickr.photos.licenses.getInfo":
+            self.licence_queries += 1
+            return 200, self.written(query), {}
+        self.queries.append(query)
+        status, content = self.fail.get(len(self.queries)) or (200, self.written(query))
+        return status, content, {}
 
     def written(self, query: Query) -> bytes:
         """An answer in the format that was asked for."""
-        if query.get("format") != "json" and self.keeps("an answer is JSON only with format=json"):
+        if query.get("format") != "json":
             return b'<?xml version="1.0" encoding="utf-8" ?>\n<rsp stat="ok"></rsp>'
         text = json.dumps(self.answer(query))
-        if query.get("nojsoncallback") != "1" and self.keeps("JSON is wrapped in a function unless nojsoncallback=1"):
+        if query.get("nojsoncallback") != "1":
             text = f"jsonFlickrApi({text})"
         return text.encode()
 
     def answer(self, query: Query) -> dict[str, Any]:
         """The document of a method."""
         method = query.get("method", "")
-        if query.get("api_key") != self.key and self.keeps("a key that is not valid is error 100"):
+        if query.get("api_key") != self.key:
             return failed(100, f"Invalid API Key (Key has invalid format) {query.get('api_key')}")
         if method == "flickr.photos.licenses.getInfo":
             return {"licenses": {"license": LICENCES}, "stat": "ok"}
-        if method != "flickr.photos.search" and self.keeps("an unknown method is error 112"):
+        if method != "flickr.photos.search":
             return failed(112, f'Method "{method}" not found')
         limits = ("min_upload_date", "max_upload_date", "text", "tags", "user_id")
-        if not any(name in query for name in limits) and self.keeps("a search without a limit is error 3"):
+        if not any(name in query for name in limits):
             return failed(3, "Parameterless searches have been disabled. Please use flickr.photos.getRecent instead.")
         hits = self.hits(query)
         total = len(hits)
         first, last = (int(query.get(f"{end}_upload_date", 0)) for end in ("min", "max"))
         if self.lossy is not None and last - first >= self.lossy:
             hits = hits[::2]
-        if self.keeps("only the first 4,000 results are returned"):
-            hits = hits[:CEILING]
-        usual = 100 if self.keeps("a page has 100 photos unless per_page says otherwise") else 50
-        most = 500 if self.keeps("a page has at most 500 photos") else 1000
-        size = min(int(query.get("per_page", usual)), most)
-        counted = 0 if self.keeps("page counts from 1 and is 1 unless asked for") else 1
-        page = max(1, int(query.get("page", 1)) + counted)
+        hits = hits[:CEILING]
+        size = min(int(query.get("per_page", 100)), 500)
+        page = max(1, int(query.get("page", 1)))
         pages = max(1, -(-len(hits) // size))
         start = (min(page, pages) - 1) * size
         listed = [self.shown(one, query) for one in hits[start : start + size]]
@@ -176,13 +132,9 @@ class FlickrServer(StandIn):
 
     def hits(self, query: Query) -> list[dict[str, Any]]:
         """The photos of a query, in its order."""
-        after = 0 if self.keeps("photos at min_upload_date are returned") else 1
-        before = 0 if self.keeps("photos at max_upload_date are returned") else 1
-        low, high = int(query.get("min_upload_date", 0)) + after, int(query.get("max_upload_date", 1 << 40)) - before
+        low, high = int(query.get("min_upload_date", 0)), int(query.get("max_upload_date", 1 << 40))
         licences = query["license"].split(",") if "license" in query else None
-        if licences and not self.keeps("license has several ids, separated by commas"):
-            licences = licences[:1]
-        stills = query.get("media") == "photos" and self.keeps("media: photos leaves videos out")
+        stills = query.get("media") == "photos"
         hits = [
             one
             for one in self.photos
@@ -190,15 +142,10 @@ class FlickrServer(StandIn):
             and (licences is None or one.get("elsewhere") or str(one["license"]) in licences)
             and not (stills and one["media"] == "video")
         ]
-        latest = self.keeps("the latest photo comes first unless sort says otherwise")
-        if query.get("sort", "date-posted-desc" if latest else "date-posted-asc") == "date-posted-desc":
-            hits = hits[::-1]
-        return hits
+        return hits[::-1] if query.get("sort", "date-posted-desc") == "date-posted-desc" else hits
 
     def shown(self, one: dict[str, Any], query: Query) -> dict[str, Any]:
         """The fields of a photo that an answer has."""
-        if not self.keeps("a photo has the extras that were asked for and no others"):
-            return one
         names = {*ALWAYS, *(field for extra in query.get("extras", "").split(",") for field in EXTRAS.get(extra, ()))}
         return {name: value for name, value in one.items() if name in names}
 

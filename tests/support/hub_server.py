@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any
 
 from support.stand_ins import Answer, Query, StandIn, serve
 
@@ -23,26 +23,8 @@ class Hub(StandIn):
     """private, commits, tags: by repository; a commit is (SHA, files). store: large files by SHA-256. page: files of a
     page of a tree."""
 
-    RULES: ClassVar = (
-        "Authorization: Bearer TOKEN; without it 401",
-        "a repository that is there is 409",
-        "a new repository is private if that is asked",
-        "a new repository has one commit",
-        "X-Error-Code names what is not there",
-        "a revision is main, a tag or a commit",
-        "a tree has pages, linked by rel=next",
-        "preupload says how each file is sent",
-        "a large file that is stored has no upload action",
-        "a stored file is verified by size",
-        "a commit has lines: file, lfsFile, deletedFile",
-        "a commit on another head than its parentCommit is 412",
-        "a commit answers commitOid",
-        "a tag that is there is 409",
-        "a file has its commit and its ETag",
-    )
-
-    def __init__(self, broken: str = "") -> None:
-        super().__init__(broken)
+    def __init__(self) -> None:
+        super().__init__()
         self.private: dict[str, bool] = {}
         self.commits: dict[str, list[tuple[str, dict[str, bytes]]]] = {}
         self.tags: dict[str, dict[str, str]] = {}
@@ -68,8 +50,7 @@ class Hub(StandIn):
                 return 400, {"error": "differs"}, {}
             self.store[match[1]] = body
             return 200, b"", {"ETag": '"x"'}
-        scheme = "Bearer" if self.keeps(self.RULES[0]) else "Token"
-        if headers.get("Authorization") != f"{scheme} {self.token}":
+        if headers.get("Authorization") != f"Bearer {self.token}":
             return 401, {"error": "Invalid username or password."}, {}
         if path == "/api/repos/create":
             return self._create(json.loads(body))
@@ -86,25 +67,23 @@ class Hub(StandIn):
         return self._resolve(*file.groups()) if file else self._repository(route[1], route[2] or "", query, body)
 
     def _missing(self, what: str) -> Answer:
-        named = self.keeps("X-Error-Code names what is not there")
-        return 404, {"error": f"{what} not found"}, {"X-Error-Code": f"{what}NotFound"} if named else {}
+        return 404, {"error": f"{what} not found"}, {"X-Error-Code": f"{what}NotFound"}
 
     def _create(self, asked: dict[str, Any]) -> Answer:
         owner = asked.get("organization")
         repo = f"{owner}/{asked['name']}" if owner else asked["name"]
         address = f"{self.address}/datasets/{repo}"
-        if repo in self.commits and self.keeps("a repository that is there is 409"):
+        if repo in self.commits:
             return 409, {"error": "You already created this dataset repo", "url": address}, {}
         private = asked.get("private") or asked.get("visibility") == "private"
-        self.private[repo] = bool(private and self.keeps("a new repository is private if that is asked"))
+        self.private[repo] = bool(private)
         self.commits[repo], self.tags[repo] = [], {}
-        for _ in range(1 if self.keeps("a new repository has one commit") else 2):
-            self.commit(repo, {".gitattributes": b"*.parquet filter=lfs\n"})
+        self.commit(repo, {".gitattributes": b"*.parquet filter=lfs\n"})
         return 200, {"url": address, "name": repo}, {}
 
     def _at(self, repo: str, revision: str) -> tuple[str, dict[str, bytes]] | None:
         """The commit that a revision names."""
-        if revision == "main" or not self.keeps("a revision is main, a tag or a commit"):
+        if revision == "main":
             return self.head(repo)
         sha = self.tags[repo].get(revision, revision)
         return next((commit for commit in self.commits[repo] if commit[0] == sha), None)
@@ -118,13 +97,13 @@ class Hub(StandIn):
         data = at[1][name]
         tag = hashlib.sha256(data) if hashlib.sha256(data).hexdigest() in self.store else hashlib.sha1(data)
         facts = {"ETag": f'"{tag.hexdigest()}"', "X-Repo-Commit": at[0]}
-        return 200, data, facts if self.keeps("a file has its commit and its ETag") else {}
+        return 200, data, facts
 
     def _batch(self, repo: str, asked: dict[str, Any]) -> Answer:
         objects = []
         for wanted in asked["objects"]:
             entry = {"oid": wanted["oid"], "size": wanted["size"]}
-            if wanted["oid"] not in self.store or not self.keeps("a large file that is stored has no upload action"):
+            if wanted["oid"] not in self.store:
                 verify = f"{self.address}/datasets/{repo}.git/info/lfs/objects/verify"
                 upload = {"href": f"{self.address}/store/{wanted['oid']}", "header": {}}
                 entry["actions"] = {"upload": upload, "verify": {"href": verify, "header": {}}}
@@ -132,7 +111,7 @@ class Hub(StandIn):
         return 200, {"transfer": "basic", "objects": objects}, {}
 
     def _verify(self, asked: dict[str, Any]) -> Answer:
-        size = len(self.store.get(asked["oid"], b"")) + (not self.keeps("a stored file is verified by size"))
+        size = len(self.store.get(asked["oid"], b""))
         return (200, {}, {}) if size == asked["size"] else (404, {"error": "Object does not exist"}, {})
 
     def _repository(self, repo: str, rest: str, query: Query, body: bytes) -> Answer:
@@ -148,7 +127,7 @@ class Hub(StandIn):
             return 200, {"files": [self._mode(file) for file in json.loads(body)["files"]]}, {}
         if word == "tag":
             tag = json.loads(body)["tag"]
-            if tag in self.tags[repo] and self.keeps("a tag that is there is 409"):
+            if tag in self.tags[repo]:
                 return 409, {"error": "Tag exists"}, {}
             self.tags[repo][tag] = self.head(repo)[0]
             return 200, {}, {}
@@ -157,7 +136,7 @@ class Hub(StandIn):
         return 404, {"error": rest}, {}
 
     def _mode(self, file: dict[str, Any]) -> dict[str, Any]:
-        large = file["path"].endswith((".parquet", ".tar")) and self.keeps("preupload says how each file is sent")
+        large = file["path"].endswith((".parquet", ".tar"))
         return {"path": file["path"], "uploadMode": "lfs" if large else "regular", "shouldIgnore": False, "oid": None}
 
     def _tree(self, path: str, files: dict[str, bytes], cursor: int) -> Answer:
@@ -168,14 +147,13 @@ class Hub(StandIn):
                 row["lfs"] = {"oid": sha, "size": len(data), "pointerSize": 134}
             rows.append(row)
         cursor += self.page
-        if cursor >= len(files) or not self.keeps("a tree has pages, linked by rel=next"):
+        if cursor >= len(files):
             return 200, rows, {}
         return 200, rows, {"Link": f'<{self.address}{path}?cursor={cursor}>; rel="next"'}
 
     def _commit(self, repo: str, lines: list[dict[str, Any]]) -> Answer:
         sha, files = self.head(repo)
-        same = lines[0]["value"].get("parentCommit", sha) == sha
-        if not same and self.keeps("a commit on another head than its parentCommit is 412"):
+        if lines[0]["value"].get("parentCommit", sha) != sha:
             return 412, {"error": "A commit has happened since."}, {}
         new = dict(files)
         for line in lines[1:]:
@@ -184,15 +162,15 @@ class Hub(StandIn):
                 new[value["path"]] = base64.b64decode(value["content"])
             elif line["key"] == "lfsFile":
                 new[value["path"]] = self.store[value["oid"]]
-            elif self.keeps("a commit has lines: file, lfsFile, deletedFile"):
+            else:  # deletedFile
                 del new[value["path"]]
         sha = self.commit(repo, new)
-        answer = {"success": True, "commitUrl": f"{self.address}/datasets/{repo}/commit/{sha}"}
-        return 200, answer | ({"commitOid": sha} if self.keeps("a commit answers commitOid") else {}), {}
+        address = f"{self.address}/datasets/{repo}/commit/{sha}"
+        return 200, {"success": True, "commitUrl": address, "commitOid": sha}, {}
 
 
 @contextmanager
-def hub(broken: str = "") -> Iterator[Hub]:
+def hub() -> Iterator[Hub]:
     """A running stand-in."""
-    with serve(Hub(broken)) as state:
+    with serve(Hub()) as state:
         yield state

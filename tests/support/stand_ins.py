@@ -1,8 +1,7 @@
-"""What stand-ins of services share: faults, an HTTP server, and rules after a published document.
+"""What stand-ins of services share: faults and an HTTP server.
 
-A stand-in names its document and the day of reading. It ignores parameters that the document does not name. Each of
-the `RULES` of Flickr's and the Hub's is one sentence of the document, with a switch: a stand-in that is `broken` in one
-must fail its contract (contracts/test_stand_ins.py), so that no rule is there without a test.
+A stand-in names its document and the day of reading. It ignores parameters that the document does not name. Those of
+Flickr and the Hub, which cannot be asked in a test, have a contract (contracts/test_stand_ins.py).
 """
 
 import json
@@ -11,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from support.serving import serving
@@ -26,19 +25,10 @@ class StandIn:
     status 200; (status, document, headers); "drop", which cuts the connection before anything is done; "lose", which
     cuts it afterwards; or a function without arguments that is called before the request is carried out."""
 
-    RULES: ClassVar[tuple[str, ...]] = ()
-
-    def __init__(self, broken: str = "") -> None:
-        assert broken in ("", *self.RULES)
-        self.broken = broken
+    def __init__(self) -> None:
         self.address = ""
         self.requests: list[tuple[str, str]] = []
         self.faults: list[list[Any]] = []
-
-    def keeps(self, rule: str) -> bool:
-        """Whether the stand-in follows a rule."""
-        assert rule in self.RULES
-        return rule != self.broken
 
     def seen(self, headers: Any, body: bytes) -> None:
         """Called for every request, before its fault."""
