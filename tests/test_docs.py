@@ -8,15 +8,14 @@ import shutil
 import subprocess
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import pytest
 import yaml
 from pydantic import TypeAdapter, ValidationError
-from support.console import driftline, python
+from support.console import command_tree, driftline, python
 from support.helpers import album, write_base
-from typer.main import get_command
 
 from driftline.curate.core.registry import Registry
 from driftline.curate.core.seeding import rng_for
@@ -26,9 +25,7 @@ from driftline.curate.sources import SOURCES
 from driftline.curate.validation.asking import PLATFORMS
 from driftline.eval.learners import LEARNERS
 from driftline.eval.protocol import PROTOCOLS
-from driftline.pipelines.cli.app import app
 from driftline.pipelines.cli.listing import REGISTRIES
-from driftline.pipelines.cli.makers import add_imports
 from driftline.pipelines.config import presets
 from driftline.pipelines.config.loader import Config
 from driftline.pipelines.demo.draw import photo
@@ -164,22 +161,13 @@ def test_every_file_of_the_repository_in_the_text_exists(page: Path) -> None:
         assert "NAME" in name or (ROOT / name).exists(), f"{page.name} names {name}"
 
 
-def known_commands() -> dict[tuple[str, ...], set[str]]:
-    """Path of every command and group → its options."""
-    add_imports([])
-
-    def walk(command: Any, path: tuple[str, ...]) -> dict[tuple[str, ...], set[str]]:
-        own = {opt for p in command.params for opt in (*p.opts, *p.secondary_opts)} | {"--help"}
-        inner = [walk(sub, (*path, name)) for name, sub in getattr(command, "commands", {}).items()]
-        return {path: own} | {k: v for part in inner for k, v in part.items()}
-
-    return walk(get_command(app), ())
-
-
 def wrong_calls(page: Path, text: str) -> list[str]:
     """Calls of driftline in code spans and blocks that name no command, or an option that the command does not have;
     other options in the text that nothing on the page has."""
-    known = known_commands()
+    known = {
+        tuple(words.split()): {opt for p in command.params for opt in (*p.opts, *p.secondary_opts)} | {"--help"}
+        for words, command in command_tree(groups=True).items()
+    }
     scripts = {ROOT / path for path in re.findall(r"[\w/]+\.py", text) if (ROOT / path).is_file()}
     scripts |= {ROOT / "benchmarks" / name for name in re.findall(r"`(\w+\.py)", text)}
     own = {opt for script in scripts if script.is_file() for opt in OPTION.findall(script.read_text(encoding="utf-8"))}

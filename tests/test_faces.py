@@ -7,27 +7,14 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
+from support.console import command_tree
 
 import driftline
 from driftline.curate.core.errors import BadConfig
-from driftline.pipelines.cli.app import app
-from driftline.pipelines.cli.makers import add_imports
 
-
-def commands(command: Any, path: str = "") -> dict[str, Any]:
-    """Words → command, of all of the tree."""
-    if not hasattr(command, "commands"):
-        return {path: command}
-    inner = [commands(sub, f"{path} {name}".strip()) for name, sub in command.commands.items()]
-    return {words: one for group in inner for words, one in group.items()}
-
-
-add_imports([])
-COMMANDS = commands(typer.main.get_command(app))
+COMMANDS = command_tree()
 ROOT = Path(__file__).resolve().parents[1]
 FACES = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")

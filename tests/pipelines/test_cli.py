@@ -5,25 +5,22 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-import typer.main
+import typer
 from PIL import Image
 from support import console
-from support.console import document, inside
+from support.console import command_tree, document, inside
 from support.helpers import drifting, yfcc_line
 from support.small_runs import unpacked
 
 from driftline.curate.core.files import content_digest, listing
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.run import evaluate
-from driftline.pipelines.cli.app import app
 from driftline.pipelines.cli.listing import KINDS, REGISTRIES
-from driftline.pipelines.cli.makers import add_imports
 from driftline.pipelines.run.state import MARKS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,14 +44,6 @@ retrieve:
 
 def driftline(*args: object) -> subprocess.CompletedProcess[str]:
     return console.driftline(*map(str, args))
-
-
-def commands() -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Words and command object of every command."""
-    add_imports([])
-    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
-        members = getattr(command, "commands", None)
-        yield from [((name,), command)] if members is None else (((name, k), v) for k, v in members.items())
 
 
 def run_folder(folder: Path, path: Path, source: str = "yfcc", strict: str = "true") -> Path:
@@ -121,11 +110,9 @@ class TestWaiting:
 
 class TestHelp:
     def test_every_help_has_an_example(self) -> None:
-        app_command: Any = typer.main.get_command(app)
-        groups = [((), app_command), *(((name,), group) for name, group in app_command.commands.items())]
-        for words, command in dict([*groups, *commands()]).items():
-            text = command.get_help(typer.Context(command, info_name=" ".join(["driftline", *words])))
-            assert f"Example: driftline {' '.join(words)}".rstrip() in text
+        for words, command in command_tree(groups=True).items():
+            text = command.get_help(typer.Context(command, info_name=f"driftline {words}".rstrip()))
+            assert f"Example: driftline {words}".rstrip() in text
 
     @pytest.mark.parametrize(
         ("words", "text"),

@@ -2,16 +2,13 @@
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
-import typer
-from support.console import inside
+from support.console import command_tree, inside
 from support.helpers import few_of
 from support.small_runs import unpacked
 
 from driftline.pipelines.cli import app as application
-from driftline.pipelines.cli.makers import add_imports
 
 VALUES = ("", "-1", "nan", "a=[", "x" * 5000, "\udcff", "{folder}", "{file}", "{file}/inside", "{nowhere}")
 # Required words of commands that do more with them than refuse; {…} are places of the test.
@@ -32,17 +29,7 @@ PLACE = re.compile(r"\{(\w+)\}")
 LONG = {"demo"}  # with good values it works for minutes
 
 
-def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """Every command of the tree: its words, itself."""
-    if hasattr(command, "commands"):
-        for name, inner in command.commands.items():
-            yield from commands(inner, (*path, name))
-    else:
-        yield " ".join(path), command
-
-
-add_imports([])
-COMMANDS = dict(commands(typer.main.get_command(application.app)))
+COMMANDS = command_tree()
 
 
 @pytest.fixture(scope="module")

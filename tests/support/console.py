@@ -7,7 +7,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from importlib import import_module
 from pathlib import Path
@@ -17,9 +17,11 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import typer.main
 from support.forks import Running
 
 from driftline.pipelines.cli import app
+from driftline.pipelines.cli.makers import add_imports
 
 
 def answer(*words: str) -> Any:
@@ -82,6 +84,20 @@ def handed(place: str, *words: object) -> dict[str, Any]:
         done = inside(*words)
     assert found, done.stderr
     return found
+
+
+def command_tree(groups: bool = False) -> dict[str, Any]:
+    """Words → command of the whole command line, also those of importers; with groups, and "" for the application."""
+
+    def walk(command: Any, words: str) -> Iterator[tuple[str, Any]]:
+        inner = getattr(command, "commands", {})
+        if groups or not inner:
+            yield words, command
+        for name, one in inner.items():
+            yield from walk(one, f"{words} {name}".strip())
+
+    add_imports([])
+    return dict(walk(typer.main.get_command(app.app), ""))
 
 
 def start(*words: object, said: Path | None = None) -> Running:
