@@ -72,11 +72,8 @@ class Checkpoint:
             if [type(value) for value in values] != [type(value) for value in fresh]:
                 raise TypeError("it is of another kind of run")
         except Exception as error:  # any error that a damaged or prepared file causes
-            raise BadInput(
-                f"{self.path} is no stored state ({type(error).__name__}: {str(error)[:200]}).",
-                "",
-                "Delete it; the run starts again.",
-            ) from None
+            problem = f"{self.path} is no stored state ({type(error).__name__}: {str(error)[:200]})."
+            raise BadInput(problem, "", "Delete it; the run starts again.") from None
         for value, new in zip(values, fresh, strict=True):
             for name in getattr(new, "reaches", ()):  # files and addresses are those of the user, never of a file
                 setattr(value, name, getattr(new, name))

@@ -178,10 +178,8 @@ def check_label_time(stream: Stream) -> None:
     trains = [step.splits["train"] for step in stream.steps if "train" in step.splits]
     late = [train.label_time is not None for train in trains]
     if any(late) and not all(has and train.time is not None for has, train in zip(late, trains, strict=True)):
-        raise IncompatibleStream(
-            f"Some training samples of {stream.name!r} have a label_time, and some have none or no time.",
-            "Expected both of every one.",
-        )
+        problem = f"Some training samples of {stream.name!r} have a label_time, and some have none or no time."
+        raise IncompatibleStream(problem, "Expected both of every one.")
 
 
 def label_time_note(name: str, used: bool, stream: Stream) -> str:

@@ -116,9 +116,8 @@ def require(
 def require_two(stream: Stream, why: str, way_out: str = "") -> None:
     """Raise IncompatibleStream for a stream of one step. why: what two are needed for."""
     if len(stream.steps) < 2:
-        raise errors.IncompatibleStream(
-            f"The stream {stream.name!r} has one step.", f"Expected at least two: {why}", way_out
-        )
+        problem = f"The stream {stream.name!r} has one step."
+        raise errors.IncompatibleStream(problem, f"Expected at least two: {why}", way_out)
 
 
 def bare(step: Step) -> Step:
@@ -147,11 +146,9 @@ def rehearsal(stream: Stream, data: Split, rng: np.random.Generator, steps: int 
     Classes and their labels are those of `stream`. Raises IncompatibleStream for too few samples.
     """
     if len(data) < steps * LEAST_REHEARSED:
-        raise errors.IncompatibleStream(
-            f"Settings would be chosen on {len(data)} training samples of {stream.name!r}.",
-            f"Expected at least {steps * LEAST_REHEARSED}.",
-            "Give the setting a value.",
-        )
+        problem = f"Settings would be chosen on {len(data)} training samples of {stream.name!r}."
+        expected = f"Expected at least {steps * LEAST_REHEARSED}."
+        raise errors.IncompatibleStream(problem, expected, "Give the setting a value.")
     shuffled = rng.permutation(len(data))
     order = shuffled if data.time is None else shuffled[np.argsort(data.time[shuffled], kind="stable")]
     parts = []
@@ -284,9 +281,8 @@ def protocol_named(given: str | Protocol | type[Protocol]) -> tuple[str, type[Pr
     """
     kind = PROTOCOLS.resolve(given) if isinstance(given, str) else given if isinstance(given, type) else type(given)
     if not issubclass(kind, Protocol):
-        raise errors.BadConfig(
-            f"The protocol is {given!r}.", "Expected a name, or a class derived from driftline.eval.protocol.Protocol."
-        )
+        problem = f"The protocol is {given!r}."
+        raise errors.BadConfig(problem, "Expected a name, or a class derived from driftline.eval.protocol.Protocol.")
     if inspect.isabstract(kind):
         raise errors.BadConfig(f"The protocol {kind.__name__} lacks {', '.join(sorted(kind.__abstractmethods__))}.")
     check_names(kind, Protocol)
@@ -297,11 +293,9 @@ def protocol_named(given: str | Protocol | type[Protocol]) -> tuple[str, type[Pr
 def stored_protocol(name: str) -> type[Protocol]:
     """The class of stored rows. Raises UnknownName if it is not known here: a name in a file imports no module."""
     if name not in PROTOCOLS:
-        raise errors.UnknownName(
-            f"The rows are of the protocol {name!r}, which is not registered.",
-            f"Available: {', '.join(sorted(PROTOCOLS))}.",
-            "Install its package, or name it with --plugin package.module:Name.",
-        )
+        problem = f"The rows are of the protocol {name!r}, which is not registered."
+        way_out = "Install its package, or name it with --plugin package.module:Name."
+        raise errors.UnknownName(problem, f"Available: {', '.join(sorted(PROTOCOLS))}.", way_out)
     return cast(type[Protocol], PROTOCOLS[name])
 
 

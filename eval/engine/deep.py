@@ -197,11 +197,8 @@ class Deep:
 def check_model(name: str, x_shape: tuple[int, ...]) -> None:
     """Raise UnknownName for a model that timm does not have, IncompatibleStream for samples that are no images."""
     if not timm.is_model(name):
-        raise UnknownName(
-            f"Unknown net {name!r}.",
-            did_you_mean(name, timm.list_models()),
-            "Available: linear, mlp, and the models of timm.",
-        )
+        expected = did_you_mean(name, timm.list_models())
+        raise UnknownName(f"Unknown net {name!r}.", expected, "Available: linear, mlp, and the models of timm.")
     if len(x_shape) != 3 or x_shape[-1] != 3:
         problem = f"net is {name!r}, which takes images; the samples have shape {x_shape}."
         raise IncompatibleStream(problem, "Expected uint8 images (H, W, 3).", "On features leave net at its default.")

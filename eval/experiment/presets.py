@@ -77,9 +77,8 @@ def fitting(preset: str, kinds: Mapping[str, type], x_shape: tuple[int, ...] = (
     a sample; one that is no image has no use for `OF_IMAGES` of a pre-trained network. Raises UnknownName."""
     if preset not in PRESETS:
         problem = f"Unknown preset {preset!r}."
-        raise UnknownName(
-            problem, did_you_mean(preset, PRESETS), available(preset, [*PRESETS], "driftline list presets")
-        )
+        expected = did_you_mean(preset, PRESETS)
+        raise UnknownName(problem, expected, available(preset, [*PRESETS], "driftline list presets"))
     idle = OF_IMAGES if _of_network(preset) and len(x_shape) != 3 else ()
     of_each: dict[str, dict[str, Any]] = {}
     for name, kind in kinds.items():

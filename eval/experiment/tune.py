@@ -51,10 +51,8 @@ def check_stream(learner: Learner, stream: Stream) -> None:
         problem = f"It learns from vectors; {stream.name!r} holds texts."
         raise IncompatibleStream(problem, "", "Encode them: driftline stream encode.")
     if needs.unlabelled and stream.prior is None and all(step.unlabelled is None for step in stream.steps):
-        raise IncompatibleStream(
-            f"It needs unlabelled samples; {stream.name!r} has none.",
-            "Expected a release with release.unlabelled: images, as images (--features images:SIZE), or encoded.",
-        )
+        expected = "Expected a release with release.unlabelled: images, as images (--features images:SIZE), or encoded."
+        raise IncompatibleStream(f"It needs unlabelled samples; {stream.name!r} has none.", expected)
     if needs.images and len(stream.x_shape) != 3:
         problem = f"It learns from images; {stream.name!r} holds samples of shape {stream.x_shape}."
         raise IncompatibleStream(problem, "", "Keep the pixels: --features pixels:SIZE or images:SIZE.")

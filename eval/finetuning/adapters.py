@@ -93,11 +93,9 @@ def with_sides(net: Net, kind: str, rng: np.random.Generator, new_ends: bool = T
     learn [spec, section 3, ST]. kind: "side-1" (one layer) or "side-b" (a whole block). new_ends: stem and classifier
     are replaced; else they have a side module, too. Raises IncompatibleStream for a network without such blocks."""
     if not set(net.names) - {STEM, HEAD}:
-        raise IncompatibleStream(
-            "The network has no blocks between its first and its last layer, as side modules need.",
-            "Expected a network with blocks.",
-            "Choose one with --set network=conv-1, or mlp for features.",
-        )
+        problem = "The network has no blocks between its first and its last layer, as side modules need."
+        expected = "Expected a network with blocks."
+        raise IncompatibleStream(problem, expected, "Choose one with --set network=conv-1, or mlp for features.")
     out = net.copy()
     with seeded(rng):
         for name in out.names:
@@ -233,9 +231,7 @@ def _module(net: Net, name: str, kind: str) -> nn.Module:
     elif name in net.blocks.side:
         make = net.blocks.side[name]
     else:
-        raise IncompatibleStream(
-            f"Block {name!r} of this network has no side module.",
-            "Expected a network of driftline's own families (conv, dense, res, mlp).",
-            "Choose one with --set network=conv-1.",
-        )
+        problem = f"Block {name!r} of this network has no side module."
+        expected = "Expected a network of driftline's own families (conv, dense, res, mlp)."
+        raise IncompatibleStream(problem, expected, "Choose one with --set network=conv-1.")
     return make()

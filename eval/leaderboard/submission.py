@@ -113,9 +113,8 @@ def _members(path: Path, file: zipfile.ZipFile) -> dict[str, bytes]:
     members: dict[str, bytes] = {}
     for info in infos:
         if info.filename != "manifest.json" and not MEMBER.fullmatch(info.filename):
-            raise BadInput(
-                f"{path} has a member {info.filename[:100]!r}.", "Expected runs/NNNN/run.json, rows, and code/NAME.py."
-            )
+            problem = f"{path} has a member {info.filename[:100]!r}."
+            raise BadInput(problem, "Expected runs/NNNN/run.json, rows, and code/NAME.py.")
         if info.filename in members:
             raise BadInput(f"{path} has {info.filename} twice.", "Expected every member once.")
         with file.open(info) as member:
@@ -166,9 +165,8 @@ def documents_of(runs: Sequence[Run]) -> list[dict[str, Any]]:
         groups = sorted(row_files.grouped(runs).items())
         return [summary(group, name, sha, protocol) for (sha, protocol, name), group in groups]
     except (DriftlineError, TypeError, ValueError, LookupError, ArithmeticError, StopIteration, MemoryError) as error:
-        raise BadInput(
-            f"Its rows cannot be scored ({type(error).__name__}: {error}).", "Expected runs of driftline eval."
-        ) from None
+        problem = f"Its rows cannot be scored ({type(error).__name__}: {error})."
+        raise BadInput(problem, "Expected runs of driftline eval.") from None
 
 
 def _json(value: Any) -> bytes:

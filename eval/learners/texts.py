@@ -207,14 +207,11 @@ class Llm(Learner):
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with an empty memory. Raises IncompatibleStream without an endpoint and for anything but texts."""
         if task.x_shape:
-            raise IncompatibleStream(
-                f"llm reads texts; the samples have shape {task.x_shape}.", "", "See docs/reference/ocrr.md."
-            )
+            problem = f"llm reads texts; the samples have shape {task.x_shape}."
+            raise IncompatibleStream(problem, "", "See docs/reference/ocrr.md.")
         if not re.match(r"https?://", self.endpoint) or not self.model:
-            raise IncompatibleStream(
-                f"endpoint is {self.endpoint!r}, model {self.model!r}.",
-                "Expected an address such as http://127.0.0.1:11434/v1, and a model's name.",
-            )
+            expected = "Expected an address such as http://127.0.0.1:11434/v1, and a model's name."
+            raise IncompatibleStream(f"endpoint is {self.endpoint!r}, model {self.model!r}.", expected)
         self.classes = list(task.classes) or [str(c) for c in range(task.n_classes)]
         self.number: dict[str, int] = {}  # plain name → label, of classes that were learned
         self.memory = Memory(WIDTH)
@@ -299,11 +296,8 @@ class Llm(Learner):
             raise Temporary("timeouts" if "Timeout" in str(failure) else "unreachable") from None
         self.answered = True
         if reply.status in (401, 403, 404):
-            raise BadInput(
-                f"{self.client.hidden(address)} answered {reply.status}.",
-                "",
-                f"Check endpoint, model and ${self.key_env}.",
-            )
+            problem = f"{self.client.hidden(address)} answered {reply.status}."
+            raise BadInput(problem, "", f"Check endpoint, model and ${self.key_env}.")
         if reply.status != 200:
             raise reply.again(f"status {reply.status}")
         try:  # content is null where the model refuses: no class, whatever classes are named

@@ -142,9 +142,8 @@ class SelfTraining(NetLearner):
         if step.unlabelled is not None:
             self.waiting.append(step.unlabelled)
         if not self.waiting and not self.offered:
-            raise IncompatibleStream(
-                "self-training needs unlabelled samples; the protocol shows it none.", "", "Use clear-iid."
-            )
+            problem = "self-training needs unlabelled samples; the protocol shows it none."
+            raise IncompatibleStream(problem, "", "Use clear-iid.")
         train = step["train"]
         self.train(train.x, train.y)
         confident, labels = self._confident()

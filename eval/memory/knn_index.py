@@ -69,9 +69,8 @@ class Memory:
         """Append x (n, D), scaled to unit length. Raises BadArray for another width."""
         x = unit(x)
         if x.shape[1] != self.width:
-            raise BadArray(
-                f"The vectors have {x.shape[1]} numbers.", f"Expected {self.width}, as the vectors in memory."
-            )
+            problem = f"The vectors have {x.shape[1]} numbers."
+            raise BadArray(problem, f"Expected {self.width}, as the vectors in memory.")
         done = 0
         while done < len(x):
             filled = self.n % ROWS

@@ -104,9 +104,8 @@ def projection(trained: Sequence[Trained]) -> dict[str, Picture]:
     tuned = [method for method in trained if method.learner in ("ft", "lp-ft")]
     by_history = next((method.before for method in tuned if method.before), None)
     if by_history is None:
-        raise IncompatibleStream(
-            "There is no run of ft, whose first stage gives the direction of history.", "", "Evaluate ft."
-        )
+        problem = "There is no run of ft, whose first stage gives the direction of history."
+        raise IncompatibleStream(problem, "", "Evaluate ft.")
     places: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for method in trained:
         with suppress(IncompatibleStream):

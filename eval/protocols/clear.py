@@ -200,11 +200,9 @@ class Iid(Clear):
         """Raise IncompatibleStream if a step lacks train or test, or the stream has no published splits to choose."""
         check(stream, streaming=self.splits in ("seeded", "random"))
         if self.splits == "published" and not stream.published_splits:
-            raise IncompatibleStream(
-                f"{stream.name!r} has one split only.",
-                "splits=published needs a stream from a release with several.",
-                "Make it with driftline stream from-release, or set splits=stream.",
-            )
+            problem = f"{stream.name!r} has one split only."
+            way_out = "Make it with driftline stream from-release, or set splits=stream."
+            raise IncompatibleStream(problem, "splits=published needs a stream from a release with several.", way_out)
 
     def unused(self) -> dict[str, str]:
         """The share of splits that are not drawn."""

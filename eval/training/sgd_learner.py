@@ -200,9 +200,8 @@ class NetworkLearner(Learner):
         """(N, ...) → (N, D) unscaled, and their divisor; images unchanged."""
         if self.net not in HEADS:
             if (images := np.asarray(x)).dtype != np.uint8:
-                raise IncompatibleStream(
-                    f"net is {self.net!r}; samples have dtype {images.dtype}.", "Expected uint8 images."
-                )
+                problem = f"net is {self.net!r}; samples have dtype {images.dtype}."
+                raise IncompatibleStream(problem, "Expected uint8 images.")
             return images, 1.0
         flat = np.asarray(x).reshape(len(x), -1)
         length = self.length if self.scale == "rms" and self.length else 1.0
@@ -280,11 +279,9 @@ class NetLearner(NetworkLearner):
     def check_declared(self, y: Labels) -> None:
         """Raise BadArray for a class that the head does not have."""
         if int(np.max(y)) >= self.head.params[-1].shape[0]:
-            raise BadArray(
-                f"A correction names class {int(np.max(y))}.",
-                f"The head was made for {self.head.params[-1].shape[0]} classes.",
-                "Declare all classes, or use substrate or online-linear(classes=open), which accept new classes.",
-            )
+            problem = f"A correction names class {int(np.max(y))}."
+            way_out = "Declare all classes, or use substrate or online-linear(classes=open), which accept new classes."
+            raise BadArray(problem, f"The head was made for {self.head.params[-1].shape[0]} classes.", way_out)
 
     def on_correction(self) -> Rule | None:
         """The method's rule for a correction."""

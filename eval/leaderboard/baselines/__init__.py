@@ -33,9 +33,8 @@ def unpacked(name: str, out: Path) -> Stream:
     """A shipped stream, written into a folder. Raises UnknownName, and BadConfig for a folder that is not empty."""
     archives = {path.stem: path for path in sorted((HERE / "streams").glob("*.zip"))}
     if name not in archives:
-        raise UnknownName(
-            f"Unknown stream {name!r}.", did_you_mean(name, archives), f"Available: {', '.join(archives)}."
-        )
+        problem = f"Unknown stream {name!r}."
+        raise UnknownName(problem, did_you_mean(name, archives), f"Available: {', '.join(archives)}.")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise BadConfig(f"{out} exists.", "Expected a new folder.", "Choose another --out.")
     with zipfile.ZipFile(archives[name]) as archive:
@@ -55,11 +54,9 @@ def on(streams: Sequence[Path]) -> list[Path]:
     for folder in streams:
         stream = Stream.load(folder)
         if stream.sha256 not in path_of:
-            raise IncompatibleStream(
-                f"No baseline ran on {stream.name!r} ({stream.sha256[:12]}).",
-                f"Expected one of {', '.join(f'{path.stem} ({sha[:12]})' for sha, path in path_of.items())}.",
-                "Write a stream that has baselines with driftline stream from-baseline, or leave out --baselines.",
-            )
+            expected = f"Expected one of {', '.join(f'{path.stem} ({sha[:12]})' for sha, path in path_of.items())}."
+            way_out = "Write a stream that has baselines with driftline stream from-baseline, or leave out --baselines."
+            raise IncompatibleStream(f"No baseline ran on {stream.name!r} ({stream.sha256[:12]}).", expected, way_out)
         paths[path_of[stream.sha256]] = None
     return list(paths)
 

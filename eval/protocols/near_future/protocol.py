@@ -124,11 +124,9 @@ class NearFuture(Protocol):
         whole = stream.flat("train")
         if not self.sort:
             first = int(np.argmax(np.diff(np.asarray(whole.time, np.int64)) < 0)) + 1
-            raise IncompatibleStream(
-                f"Sample {first} of {stream.name!r} is older than the one before it.",
-                "near-future needs a stream in order of time.",
-                "Add --set sort=true, or make the stream with driftline stream from-table.",
-            )
+            problem = f"Sample {first} of {stream.name!r} is older than the one before it."
+            way_out = "Add --set sort=true, or make the stream with driftline stream from-table."
+            raise IncompatibleStream(problem, "near-future needs a stream in order of time.", way_out)
         return [whole.take(order)]
 
     def check(self, stream: Stream) -> None:
@@ -143,9 +141,8 @@ class NearFuture(Protocol):
             raise IncompatibleStream(problem, "Expected a label_time that is not after the last sample's time.")
         labels = np.unique(np.concatenate([np.asarray(step["train"].y) for step in stream.steps]))
         if len(labels) < 2:
-            raise IncompatibleStream(
-                f"{stream.name!r} has one class only.", "Expected at least two: with one, every answer is right."
-            )
+            expected = "Expected at least two: with one, every answer is right."
+            raise IncompatibleStream(f"{stream.name!r} has one class only.", expected)
         if not (isinstance(self.shift, int) and isinstance(self.prefix, int)):
             return
         ahead = self.shift + (1 + shown.first) * self.batch

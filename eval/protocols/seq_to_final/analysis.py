@@ -51,14 +51,12 @@ def trained(run: Run, runs: Path, stream: Stream) -> Trained:
     """
     about = run.about
     if about["stream"]["sha256"] != stream.sha256:
-        raise IncompatibleStream(
-            f"{about['learner']} was run on {about['stream']['name']!r}, not on {stream.name!r}.", ""
-        )
+        problem = f"{about['learner']} was run on {about['stream']['name']!r}, not on {stream.name!r}."
+        raise IncompatibleStream(problem, "")
     stages = about.get("learner_facts", {}).get("stages", [])
     if about["protocol"] != "seq-to-final" or not stages:
-        raise IncompatibleStream(
-            f"{about['learner']} under {about['protocol']} has no networks in a store.", "", "See `stages`."
-        )
+        problem = f"{about['learner']} under {about['protocol']} has no networks in a store."
+        raise IncompatibleStream(problem, "", "See `stages`.")
     protocol = SeqToFinal(**about["protocol_settings"])
     rng = rng_for(about["seed"], "to-final", "start", protocol.network)
     start = build(protocol.network, len(stream.classes), stream.x_shape, rng, stored=True)
@@ -78,11 +76,8 @@ def network(store: Store, fit: str, start: Net) -> Net:
     """A fit's network with its best weights. Raises BadInput if the store lacks it."""
     stored = store.get(fit)
     if not isinstance(stored, Fitted) or not stored.state:
-        raise BadInput(
-            f"{store.folder} has no weights of the fit {fit}.",
-            "Expected the folder fits next to the runs.",
-            "Evaluate again.",
-        )
+        problem = f"{store.folder} has no weights of the fit {fit}."
+        raise BadInput(problem, "Expected the folder fits next to the runs.", "Evaluate again.")
     identity = read_json(store.place(fit) / "fit.json")["identity"]
     net = remade(start.copy(), identity["made"])
     net.load_state_dict(stored.state)
@@ -100,9 +95,8 @@ def between(trained: Trained, share: float, norm: str = "interpolate") -> Net:
     if share == 1:
         return net
     if any("low rank" in added for added in net.additions):
-        raise IncompatibleStream(
-            f"{trained.learner} adapts by low-rank matrices.", "Expected whole weights or side modules."
-        )
+        problem = f"{trained.learner} adapts by low-rank matrices."
+        raise IncompatibleStream(problem, "Expected whole weights or side modules.")
     initial = norm == "initial"
     for name in net.names:
         old, new, sided = _ends(trained, name)
@@ -169,9 +163,8 @@ def projections(
     if len({tuple(vector.shape for vector in of_model.values()) for of_model in vectors}) > 1 or any(
         len(net.used[name][time]) > 1 for net, time in models for name in net.names
     ):
-        raise IncompatibleStream(
-            "The networks have different weights.", "Expected methods that produce a plain network."
-        )
+        problem = "The networks have different weights."
+        raise IncompatibleStream(problem, "Expected methods that produce a plain network.")
     star, past, few = vectors[:3]
     return {
         name: [
@@ -230,9 +223,8 @@ def adjacents(runs: Path) -> list[tuple[float, float, str]]:
         if about["identity"].get("objective") == "joint" and about["identity"].get("pulled") and "accuracy" in about:
             fits.append((float(about["hyper"]["adjacent"]), float(about["accuracy"]), str(about["identity"]["net"])))
     if not fits:
-        raise IncompatibleStream(
-            f"{runs} contains no joint model.", "", "Evaluate jm, with --set adjacents=0/0.01/1/100."
-        )
+        problem = f"{runs} contains no joint model."
+        raise IncompatibleStream(problem, "", "Evaluate jm, with --set adjacents=0/0.01/1/100.")
     return sorted(fits)
 
 

@@ -30,21 +30,16 @@ def check(stream: Stream, val_share: float = 0.0) -> None:
     )
     require(stream, ("train",) if val_share else ("train", "val"), why, way_out)
     if val_share and not any(len(with_val(bare(step), val_share, 0)["train"]) for step in stream.steps):
-        raise IncompatibleStream(
-            f"Validation takes all training data of {stream.name!r}.",
-            "Expected more than one sample of a class in some step.",
-            "Use longer steps.",
-        )
+        problem = f"Validation takes all training data of {stream.name!r}."
+        raise IncompatibleStream(problem, "Expected more than one sample of a class in some step.", "Use longer steps.")
     last = stream.steps[-1]
     require(stream, ("test",), "seq-to-final tests on the last step.", steps=[last])
     trained = np.bincount(last["train"].y, minlength=len(stream.classes))
     tested_classes = np.unique(last["test"].y)
     if len(lost := tested_classes[trained[tested_classes] == 0]):
-        raise IncompatibleStream(
-            f"Class {stream.classes[int(lost[0])]!r} is in the last step's test and not in its training data.",
-            "Expected every class of the last step's test in its training data.",
-            "Use larger steps, or leave the class out.",
-        )
+        problem = f"Class {stream.classes[int(lost[0])]!r} is in the last step's test and not in its training data."
+        expected = "Expected every class of the last step's test in its training data."
+        raise IncompatibleStream(problem, expected, "Use larger steps, or leave the class out.")
 
 
 def with_val(step: Step, share: float, seed: int) -> Step:
@@ -71,11 +66,9 @@ def to_final(
     steps = [with_val(step.visible(), val_share, seed) for step in stream.steps]
     if learner.needs.oracle:
         if stream.oracle is None:
-            raise IncompatibleStream(
-                f"The stream {stream.name!r} has no data for an oracle.",
-                "It needs as many samples of the last distribution as the whole sequence has.",
-                "stream compose draws them.",
-            )
+            problem = f"The stream {stream.name!r} has no data for an oracle."
+            expected = "It needs as many samples of the last distribution as the whole sequence has."
+            raise IncompatibleStream(problem, expected, "stream compose draws them.")
         steps = [stream.oracle.visible()]
     learner.learn_sequence(steps)
     labels, last = np.concatenate([step["train"].y for step in steps]), len(stream.steps) - 1
