@@ -24,7 +24,8 @@ from torchvision import models, transforms
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.engine.deep import MEAN, STD
 from driftline.eval.engine.fused import has_half
-from driftline.eval.finetuning.fit import Fit, Hyper, Rule, scores_of
+from driftline.eval.finetuning.fit import Fit, scores_of
+from driftline.eval.finetuning.modes import Hyper, Rule
 from driftline.eval.finetuning.objectives import Samples
 from driftline.eval.nets import build
 from driftline.eval.run import evaluate

@@ -19,8 +19,7 @@ from driftline.eval.engine.heads import Mlp
 from driftline.eval.engine.linear import Head, LinearSettings, _train, batches
 from driftline.eval.experiment.settings import spec_of
 from driftline.eval.finetuning import method, search
-from driftline.eval.finetuning.fit import Rule
-from driftline.eval.finetuning.search import Rules, points
+from driftline.eval.finetuning.modes import Hyper, Rule, Rules
 from driftline.eval.learner import Task
 from driftline.eval.learners import LEARNERS
 from driftline.eval.learners.seq_to_final import ToFinal
@@ -92,9 +91,9 @@ def pictures(n: int) -> Split:
 
 @pytest.mark.parametrize("name", [*METHODS, *COMPOSED])
 def test_a_method_of_seq_to_final_keeps_to_its_device(name: str) -> None:
-    grid = points((1e-3,), (1e-4,), (0.5,))
+    grid = [Hyper(dropout=0.5)]
     rule = Rule(epochs=1, batch=10, augment=("flip", "crop", "rotate"), normalise=True)
-    rules = Rules("conv-1", "clean", rule, dict.fromkeys(("base", "side", "joint", "joint-side"), grid))
+    rules = Rules("conv-1", False, rule, dict.fromkeys(("base", "side", "joint", "joint-side"), grid))
     learner: Any = spec_of(name)(device="meta")
     learner.begin(Task(CLASSES, (SIDE, SIDE, 3), steps=3, rules=rules), np.random.default_rng(0))
     learner.learn_sequence([Step(t, str(t), {"train": pictures(20), "val": pictures(10)}) for t in range(3)])

@@ -98,7 +98,7 @@ class Deep:
         with seeded(rng):
             make = partial(timm.create_model, num_classes=n_classes)
             # torchvision's ResNets, the papers', start with every scale at 1; timm's with the last of each block at 0
-            own = {"zero_init_last": False} if timm.models.is_model_in_modules(name, ("resnet",)) else {}
+            own: Any = {"zero_init_last": False} if timm.models.is_model_in_modules(name, ("resnet",)) else {}
             module: Any = make(name, **own) if weights in RANDOM else loaded(name, weights, make, new=2)
             last = [tuple(p.shape) for p in module.parameters()][-2:]
             if len(last[0]) != 2 or last[0][0] != n_classes or last[1] != (n_classes,):

@@ -11,8 +11,7 @@ from torch.nn.utils import parametrize
 
 from driftline.curate.core.errors import IncompatibleStream
 from driftline.eval.engine.linear import seeded
-from driftline.eval.finetuning.fit import Hyper
-from driftline.eval.finetuning.modes import FROZEN_JOINT, groups_of
+from driftline.eval.finetuning.modes import FROZEN_JOINT, Hyper, groups_of
 from driftline.eval.finetuning.objectives import Pull, Samples, shown
 from driftline.eval.nets.chain import HEAD, STEM, Net
 

@@ -9,48 +9,12 @@ import torch
 
 from driftline.curate.core.errors import Diverged
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.finetuning.modes import OBJECTIVES
+from driftline.eval.finetuning.modes import OBJECTIVES, Hyper, Rule
 from driftline.eval.finetuning.objectives import Pull, Samples, batches, joint, shown
 from driftline.eval.nets.chain import Net, weights_of
 
 CHUNK = 1000  # images evaluated at once
 RECOMPILED = 256  # variants of parts, batches and modes that torch may compile
-
-
-@dataclass(frozen=True)
-class Hyper:
-    """A point of the grid of hyper-parameters."""
-
-    lr: float = 1e-3
-    decay: float = 1e-4
-    """factor of Σ‖W‖² (not halved) in the loss"""
-    dropout: float = 0.0
-    adjacent: float = 0.0
-    """factor of ‖Δ‖² to the model of the previous time, for methods that have this pull"""
-
-
-@dataclass(frozen=True)
-class Rule:
-    """Settings that all fits of a run share."""
-
-    epochs: int = 100
-    """epochs, at most"""
-    batch: int = 100
-    patience: int = 6
-    """a fit stops after so many consecutive epochs without an improvement"""
-    stop: str = "previous"
-    """improvement of validation accuracy over the epoch before (previous, as the paper's code) or over the best
-    (best)"""
-    augment: tuple[str, ...] = ()
-    """augmentations of training batches"""
-    normalise: bool = False
-    """normalise pixels; else they are 0 … 255"""
-    half: bool = False
-    """products in bfloat16"""
-    still: bool = False
-    """frozen parts keep their statistics of batch normalisation"""
-    whole: bool = True
-    """Fisher information of whole batches instead of single samples"""
 
 
 @dataclass(frozen=True)

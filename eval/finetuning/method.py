@@ -15,8 +15,8 @@ import torch
 
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.finetuning import adapters, objectives
-from driftline.eval.finetuning.fit import Fitted, Hyper, scores_of
-from driftline.eval.finetuning.modes import FROZEN_JOINT, LOW_RANK, SEARCHES, SIDES, Method
+from driftline.eval.finetuning.fit import Fitted, scores_of
+from driftline.eval.finetuning.modes import FROZEN_JOINT, LOW_RANK, SEARCHES, SIDES, Hyper, Method
 from driftline.eval.finetuning.objectives import Pull, Samples, decoded, fisher, pooled
 from driftline.eval.finetuning.search import Work, digest_of
 from driftline.eval.nets import build

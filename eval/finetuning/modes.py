@@ -1,4 +1,4 @@
-"""The settings of a method; without torch, so that methods can be listed where it is not installed."""
+"""The settings of a method, of a fit and of all methods; without torch, so that methods are listed without it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -175,3 +175,57 @@ def groups_of(shared: Sequence[str], times: int) -> dict[str, list[int]]:
         for t in members:
             of[t] = members[0]
     return first
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """A point of the grid of hyper-parameters."""
+
+    lr: float = 1e-3
+    decay: float = 1e-4
+    """factor of Σ‖W‖² (not halved) in the loss"""
+    dropout: float = 0.0
+    adjacent: float = 0.0
+    """factor of ‖Δ‖² to the model of the previous time, for methods that have this pull"""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Settings that all fits of a run share."""
+
+    epochs: int = 100
+    """epochs, at most"""
+    batch: int = 100
+    patience: int = 6
+    """a fit stops after so many consecutive epochs without an improvement"""
+    stop: str = "previous"
+    """improvement of validation accuracy over the epoch before (previous, as the paper's code) or over the best
+    (best)"""
+    augment: tuple[str, ...] = ()
+    """augmentations of training batches"""
+    normalise: bool = False
+    """normalise pixels; else they are 0 … 255"""
+    half: bool = False
+    """products in bfloat16"""
+    still: bool = False
+    """frozen parts keep their statistics of batch normalisation"""
+    whole: bool = True
+    """Fisher information of whole batches instead of single samples"""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What the protocol prescribes for all methods."""
+
+    network: str
+    paper: bool
+    """whether to follow the paper's code"""
+    rule: Rule
+    grids: dict[str, list[Hyper]]
+    """base (fits without a pull), side (with a pull to the frozen model), joint (JM), joint-side (JST); a stage with
+    fewer fits takes the first points"""
+    fits: int = 0
+    """fits of a method, divided among its stages; 0: the whole grid in each stage"""
+    device: str = "cpu"
+    compiled: bool = False
+    """networks by torch.compile"""

@@ -18,8 +18,8 @@ from driftline.curate.core.atomic_io import check_format, fingerprint, read_json
 from driftline.curate.core.errors import Diverged
 from driftline.curate.core.own_code import HOME, code_of
 from driftline.curate.core.system import lock
-from driftline.eval.finetuning.fit import Fit, Fitted, Hyper, Rule
-from driftline.eval.finetuning.modes import OBJECTIVES
+from driftline.eval.finetuning.fit import Fit, Fitted
+from driftline.eval.finetuning.modes import OBJECTIVES, Hyper, Rules
 from driftline.eval.finetuning.objectives import Pull, Samples
 from driftline.eval.nets.chain import Net
 
@@ -199,24 +199,6 @@ def fitted_or_found(
             result = str(error)
         store.put(key, result, dict(job.identity), time.process_time() - clock)
         return result
-
-
-@dataclass(frozen=True)
-class Rules:
-    """What the protocol prescribes for all methods."""
-
-    network: str
-    paper: bool
-    """whether to follow the paper's code"""
-    rule: Rule
-    grids: dict[str, list[Hyper]]
-    """base (fits without a pull), side (with a pull to the frozen model), joint (JM), joint-side (JST); a stage with
-    fewer fits takes the first points"""
-    fits: int = 0
-    """fits of a method, divided among its stages; 0: the whole grid in each stage"""
-    device: str = "cpu"
-    compiled: bool = False
-    """networks by torch.compile"""
 
 
 @dataclass

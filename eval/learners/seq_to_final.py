@@ -8,7 +8,7 @@ import numpy as np
 
 from driftline.curate.core.errors import IncompatibleStream
 from driftline.curate.core.executor import one_thread
-from driftline.eval.finetuning.modes import Method
+from driftline.eval.finetuning.modes import Method, Rules
 from driftline.eval.learner import Array, Guide, Labels, Learner, Needs, Task
 from driftline.eval.training.sgd_learner import Device, place
 from driftline.stream_builder.stream import Step
@@ -34,7 +34,7 @@ class ToFinal(Method, Learner):
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start untrained. Raises IncompatibleStream under a protocol that is not about the last step, BadConfig for a
         history and a final mode that exclude each other."""
-        from driftline.eval.finetuning.search import Rules, Store, Work
+        from driftline.eval.finetuning.search import Store, Work
 
         if not isinstance(task.rules, Rules):
             raise self._refusal()

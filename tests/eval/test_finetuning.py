@@ -17,9 +17,9 @@ from driftline.curate.core.errors import BadConfig, Diverged, DriftlineError, In
 from driftline.curate.core.executor import Executor
 from driftline.eval.finetuning import adapters, objectives
 from driftline.eval.finetuning import method as methods
-from driftline.eval.finetuning.fit import Fit, Hyper, Rule, accuracy_of
+from driftline.eval.finetuning.fit import Fit, accuracy_of
 from driftline.eval.finetuning.method import SCHEDULES, Data, rates_of
-from driftline.eval.finetuning.modes import Method
+from driftline.eval.finetuning.modes import Hyper, Method, Rule
 from driftline.eval.finetuning.objectives import Pull, Samples, batches, fisher, pooled, samples, shown
 from driftline.eval.finetuning.search import Book, Job, Store, Work, best_of, fitted_or_found
 from driftline.eval.learners import LEARNERS

@@ -14,7 +14,8 @@ from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.errors import BadInput, IncompatibleStream
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.finetuning.adapters import remade
-from driftline.eval.finetuning.fit import Fitted, Rule, accuracy_of
+from driftline.eval.finetuning.fit import Fitted, accuracy_of
+from driftline.eval.finetuning.modes import Rule
 from driftline.eval.finetuning.objectives import Samples, shown
 from driftline.eval.finetuning.search import Store
 from driftline.eval.nets import build

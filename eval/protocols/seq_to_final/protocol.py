@@ -4,7 +4,7 @@ test."""
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -12,6 +12,7 @@ from pydantic import Field
 from driftline.curate.core.errors import BadConfig, IncompatibleStream
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.experiment.settings import NO_EFFECT
+from driftline.eval.finetuning.modes import Hyper, Rule, Rules
 from driftline.eval.learner import Learner, Task
 from driftline.eval.learners.online import chosen_rate
 from driftline.eval.outcomes import evaluate_split
@@ -79,9 +80,6 @@ def to_final(
             if "test" in step.splits:
                 yield evaluate_split(learner, step["test"], str(step.index), begun, **at)
 
-
-if TYPE_CHECKING:
-    from driftline.eval.finetuning.search import Rules
 
 RATES, DECAYS, DROPOUTS, ADJACENTS = (1e-3, 1e-4), (1e-4, 1e-2), (0.0, 0.5), (0.01, 0.1, 1.0)  # [spec, section 3]
 TINY = 1e-12
@@ -180,11 +178,8 @@ class SeqToFinal(Protocol):
         protocol.check(part)
         return [(protocol, part)]
 
-    def rules(self, stream: Stream) -> "Rules":
+    def rules(self, stream: Stream) -> Rules:
         """What all methods of a run have in common."""
-        from driftline.eval.finetuning.fit import Rule
-        from driftline.eval.finetuning.search import Rules
-
         paper = self.fidelity == "paper-code"
         # What a stream of fidelity paper-code records is how that code loads images.
         loading = {} if stream.facts.get("fidelity") == "paper-code" else stream.facts.get("loading", {})
@@ -222,11 +217,9 @@ class SeqToFinal(Protocol):
 
 def grids(
     budget: str, rates: tuple[float, ...] = RATES, pulls: tuple[float, ...] = ADJACENTS
-) -> dict[str, list[Any]]:  # fmt: skip
+) -> dict[str, list[Hyper]]:  # fmt: skip
     """Points of each kind of stage as in the paper's code: 8 for plain fits, 24 for side modules, 3 for JM and 1 for
     JST; with a small budget 2, 2, 1, 1. All strengths of a sweep are tried."""
-    from driftline.eval.finetuning.fit import Hyper
-
     small = budget == "small"
     decays, dropouts = (DECAYS[:1], DROPOUTS[:1]) if small else (DECAYS, DROPOUTS)
     base = [Hyper(lr, decay, dropout) for lr in rates for decay in decays for dropout in dropouts]
@@ -243,12 +236,10 @@ def grids(
 
 def ordered_grids(
     fits: int, rates: tuple[float, ...] = RATES, pulls: tuple[float, ...] = ADJACENTS
-) -> dict[str, list[Any]]:  # fmt: skip
+) -> dict[str, list[Hyper]]:  # fmt: skip
     """The same points in an order whose every beginning is a grid, for stages with any number of fits: all learning
     rates (in a sweep all strengths) first, then strengths, dropouts and decays. Beyond the paper's points, others in
     between."""
-    from driftline.eval.finetuning.fit import Hyper
-
     middle_first = (*pulls[1:2], *pulls[:1], *pulls[2:]) if pulls == ADJACENTS else pulls
     swept = pulls != ADJACENTS
     pairs = [(lr, pull) for lr in rates for pull in pulls] if swept else [(r, p) for p in middle_first for r in rates]
@@ -259,7 +250,7 @@ def ordered_grids(
     return {kind: [*points, *_between(points, fits - len(points))] for kind, points in kinds.items()}
 
 
-def _between(points: Sequence[Any], n: int) -> list[Any]:
+def _between(points: Sequence[Hyper], n: int) -> list[Hyper]:
     """n points like those given, with decays and dropouts between the paper's: an even spread [Roberts 2018, R2]."""
     spread = []
     for k in range(n):
