@@ -31,6 +31,7 @@ def frame(answers: Answers) -> pd.DataFrame:
     return pd.DataFrame({"task": answers.items, "worker": answers.workers, "label": answers.labels})
 
 
+@pytest.mark.proof("statistics")
 def test_dawid_skene_equals_crowd_kit() -> None:
     from crowdkit.aggregation import DawidSkene
 
@@ -54,6 +55,7 @@ def test_fleiss_kappa_equals_statsmodels() -> None:
     assert fleiss_kappa(answers) == pytest.approx(theirs(answers.counts().astype(int)), abs=1e-12)
 
 
+@pytest.mark.proof("statistics")
 def test_alpha_equals_crowd_kit() -> None:
     from crowdkit.metrics.data import alpha_krippendorff
 

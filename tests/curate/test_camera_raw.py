@@ -78,6 +78,13 @@ def test_one_beside_a_photo_of_its_name_is_left_out(tmp_path: Path) -> None:
     assert [Path(path).name for path in table["path"].to_pylist()] == ["a.jpg", "b.NEF"]
 
 
+def test_one_with_a_damaged_head_is_a_photo_still(tmp_path: Path) -> None:
+    (tmp_path / "a.NEF").write_bytes(bytes(64))
+    (tmp_path / "b.jpg").write_bytes(jpeg(8, 8))
+    table = pa.Table.from_batches(Folder(source="folder", path=str(tmp_path)).batches())
+    assert [Path(path).name for path in table["path"].to_pylist()] == ["a.NEF", "b.jpg"]
+
+
 def test_without_a_preview_the_message_says_what_to_do() -> None:
     check = check_image(tags() + lossless() + b"sensor", ImageLimits())
     assert (check.reason, check.detail) == ("unsupported_format", camera_raw.NO_PREVIEW)

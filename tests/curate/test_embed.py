@@ -164,6 +164,7 @@ def test_cuda_is_refused_on_a_machine_without_it() -> None:
         Clip(MODEL, device="cuda")
 
 
+@pytest.mark.proof("processes")
 def test_decoding_processes_give_the_same_vectors(images: tuple[Path, pa.Table], tmp_path: Path) -> None:
     import torch
 
