@@ -72,8 +72,7 @@ class Slda(ClosedForm):
     priors: Literal["uniform", "observed"] = "uniform"
     """probabilities of the classes: equal, as in the paper, or as often as they came"""
 
-    guide = Guide("closed form", "Hayes & Kanan 2020", "n D² + D³",
-                  "the first strong row on frozen features; shrink for few samples")  # fmt: skip
+    guide = Guide("closed form", "Hayes & Kanan 2020", "n D² + D³", "the first strong row on frozen features")
 
     def solve(self) -> tuple[Floats, ...]:
         """Weights (D, C) and bias (C,)."""
@@ -226,8 +225,7 @@ class Ranpac(Ridge):
     """random features M; the paper has 10,000, of which the matrix of second moments takes 800 MB; twice to solve"""
 
     exact_answers = False
-    guide = Guide("closed form", "McDonnell et al. 2023", "n M² + M³",
-                  "often the best closed form; penalty=held-out as in the paper")  # fmt: skip
+    guide = Guide("closed form", "McDonnell et al. 2023", "n M² + M³", "often the best; the paper: penalty=held-out")
 
     def open_lift(self, width: int) -> int:
         """Draw R [sec. 4.2: standard normal]."""
@@ -261,8 +259,7 @@ class Fecam(ClosedForm):
     """γ₂: the mean covariance times this is added to all others [eq. 8: 1; 0 in the authors' code for ViT]"""
 
     squares = "class"
-    guide = Guide("closed form", "Goswami et al. 2023", "n D² + C D³",
-                  "classes of different shape, with many samples each; slow for many")  # fmt: skip
+    guide = Guide("closed form", "Goswami et al. 2023", "n D² + C D³", "classes of different shape, many samples each")
 
     def lift(self, x: Floats) -> Floats:
         return np.sign(x) * np.abs(x) ** self.tukey

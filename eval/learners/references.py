@@ -83,8 +83,7 @@ class Blind(Learner):
     often so far, at this shift (ties: the smaller k)"""
 
     needs = Needs(single_samples=True)
-    guide = Guide("references", "near-future accuracy", "n",
-                  "how far labels predict each other; choose the shift by it")  # fmt: skip
+    guide = Guide("references", "near-future accuracy", "n", "how far labels predict each other; to choose the shift")
 
     blind = True
 

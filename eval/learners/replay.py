@@ -279,8 +279,7 @@ class Icarl(Learner):
     memory: PositiveInt = 2000
     """exemplars of all classes together, K [sec. 4: 2,000]"""
 
-    guide = Guide("replay", "Rebuffi et al. 2017", "n D + M² D / C",
-                  "a small memory on frozen features, nothing trained")  # fmt: skip
+    guide = Guide("replay", "Rebuffi et al. 2017", "n D + M² D / C", "a small memory on frozen features, no training")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         width = int(np.prod(task.x_shape))

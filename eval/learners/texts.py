@@ -64,8 +64,7 @@ class Lora(Learner):
 
     needs = Needs(texts=True)
     reaches = MappingProxyType({"model": "a model"})
-    guide = Guide("adapters and language models", "Hu et al. 2021", "a network",
-                  "raw texts and a pre-trained transformer")  # fmt: skip
+    guide = Guide("adapters and language models", "Hu et al. 2021", "a network", "texts and a pre-trained transformer")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """A new classifier and new adapters. Raises IncompatibleStream for features and without a model, MissingFile
@@ -201,8 +200,7 @@ class Llm(Learner):
     needs = Needs(texts=True)
     knows = True
     reaches = MappingProxyType({"endpoint": "an address", "model": "a model", "key_env": "a key"})
-    guide = Guide("adapters and language models", "OCRR", "an endpoint",
-                  "what a language model answers with nearest examples")  # fmt: skip
+    guide = Guide("adapters and language models", "OCRR", "an endpoint", "what a language model answers by examples")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with an empty memory. Raises IncompatibleStream without an endpoint and for anything but texts."""

@@ -26,8 +26,7 @@ class Nap(NetLearner):
     """Trains on the first step only: the cost of not learning later."""
 
     needs = Needs(first_step="it learns nothing else")
-    guide = Guide("trained heads", "CLEAR, table 4", "E n D C, first step only",
-                  "how fast a model ages that is never trained again")  # fmt: skip
+    guide = Guide("trained heads", "CLEAR, table 4", "E n D C, first step only", "how a model ages without training")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         super().begin(task, rng)
@@ -248,8 +247,7 @@ class WiseFt(TextProbe):
     alpha: Annotated[float, Field(ge=0, le=1)] = 0.5
     """α [sec. 3: 0.5]"""
 
-    guide = Guide("texts of the classes", "Wortsman et al. 2022", "E n D C",
-                  "training must not cost accuracy on other years")  # fmt: skip
+    guide = Guide("texts of the classes", "Wortsman et al. 2022", "E n D C", "accuracy on other years must not fall")
 
     def mixed(self) -> Head:
         """The head that answers."""
@@ -331,8 +329,7 @@ class KnnLm(StaticLinear):
     share: Annotated[float, Field(ge=0, le=1)] = 0.5
     """weight of the neighbours; the head has the rest"""
 
-    guide = Guide("nearest neighbours", "Khandelwal et al. 2020", "E n D C + n N D",
-                  "a frozen head and neighbours together")  # fmt: skip
+    guide = Guide("nearest neighbours", "Khandelwal et al. 2020", "E n D C + n N D", "a frozen head with neighbours")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         super().begin(task, rng)

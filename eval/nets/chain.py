@@ -5,6 +5,7 @@ import copy
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -158,29 +159,20 @@ def conv_norm(inside: int, outside: int, stride: int) -> nn.Module:
     return nn.Sequential(Conv(inside, outside, 3, stride, 1), Norm(outside))
 
 
-def strides(n: int) -> list[int]:
-    """The last three blocks halve height and width.
-
-    >>> strides(4)
-    [1, 2, 2, 2]
-    """
-    return [2 if i >= n - 3 else 1 for i in range(n)]
-
-
-def depth_of(name: str) -> int:
-    """`res-3` → 3."""
-    return int(name.rpartition("-")[2])
-
-
 WIDTHS = {1: (512,), 2: (128, 512), 3: (128, 256, 512), 4: (64, 128, 256, 512)}  # [Table 7]; also of ResNets
+
+
+def shapes_of(name: str) -> list[tuple[int, int, int]]:
+    """Channels in and out, and stride of each block, as of `res-3`: the last three halve height and width."""
+    widths = WIDTHS[int(name[-1])]
+    return [(*pair, 2 if i >= len(widths) - 3 else 1) for i, pair in enumerate(pairwise((64, *widths)))]
 
 
 def conv(name: str, n_classes: int, x_shape: tuple[int, ...]) -> Blocks:
     """A stem, then 1 to 4 convolutions with normalisation."""
-    widths = WIDTHS[depth_of(name)]
-    shapes = zip((64, *widths[:-1]), widths, strides(len(widths)), strict=True)
+    shapes = shapes_of(name)
     make = {str(i + 1): partial(conv_norm, *shape) for i, shape in enumerate(shapes)}
-    head = partial(nn.Linear, widths[-1], n_classes)
+    head = partial(nn.Linear, shapes[-1][1], n_classes)
     return Blocks({STEM: stem, **make, HEAD: head}, side=dict(make), before_head=mean_of_places)
 
 
@@ -207,14 +199,13 @@ class Basic(nn.Module):
 
 def residual(name: str, n_classes: int, x_shape: tuple[int, ...]) -> Blocks:
     """A stem, then 1 to 4 pairs of residual blocks; res-4 is ResNet-18."""
-    widths = WIDTHS[depth_of(name)]
-    shapes = list(zip((64, *widths[:-1]), widths, strides(len(widths)), strict=True))
+    shapes = shapes_of(name)
     whole = {str(i + 1): partial(_pair, *shape) for i, shape in enumerate(shapes)}
     side = {str(i + 1): partial(conv_norm, *shape) for i, shape in enumerate(shapes)}
     make: dict[str, Make] = {
         STEM: lambda: drawn(stem(), **FAN_OUT),
         **whole,
-        HEAD: partial(nn.Linear, widths[-1], n_classes),
+        HEAD: partial(nn.Linear, shapes[-1][1], n_classes),
     }
     return Blocks(make, side=dict(side), before_head=mean_of_places)
 
@@ -246,7 +237,7 @@ def dense(name: str, n_classes: int, x_shape: tuple[int, ...]) -> Blocks:
 
     A block ends with a transition, which halves channels, height and width; the last one with normalisation and ReLU.
     """
-    counts = LAYERS[depth_of(name)]
+    counts = LAYERS[int(name[-1])]
     whole, side, inside = {}, {}, 64
     for i, count in enumerate(counts):
         last = i == len(counts) - 1

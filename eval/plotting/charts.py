@@ -203,6 +203,17 @@ def scatter(
     return Picture(frames.whole(parts, names, label, frame), columns, rows)
 
 
+def front(places: Mapping[str, tuple[float, ...]]) -> list[str]:
+    """The Pareto front of accuracies: names for which no other has at least as high ones, and is better in one.
+
+    >>> front({"a": (0.5, 0.5), "b": (0.9, 0.1), "c": (0.4, 0.5)})
+    ['a', 'b']
+    """
+    values = np.array(list(places.values()))
+    beaten = [bool(((values >= own).all(1) & (values > own).any(1)).any()) for own in values]
+    return [name for name, is_beaten in zip(places, beaten, strict=True) if not is_beaten]
+
+
 def _labels_of(dots: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """Where the number of each dot is: the first place around it that no dot and no other number covers."""
     ways = [(11, 0), (11, -9), (11, 10), (-11, 0), (-11, -9), (-11, 10), (0, -11), (0, 12), (22, 0), (-22, 0), (0, -22)]

@@ -18,7 +18,7 @@ from driftline.eval.scoring.net import Net
 from driftline.eval.scoring.sums import Resampling
 from driftline.stream_builder.stream import Stream
 
-from .text import after, counted, ends, half_life_text, interval, one_of, points, seconds_text, span
+from .text import after, counted, ends, half_life_text, interval, points, seconds_text, span
 
 CLASSES, TABLES = 24, 3  # with their accuracy by age; learners with a table of it
 RETRAINED = 3  # learners with a table of how often to retrain
@@ -221,7 +221,7 @@ def table(part: Part) -> Section | None:
     last = len(first.curve.age) - 1
     rows = [[r["label"], *_fall(r, first, unit, nets)] for r in shown]
     heads = ["learner", "newly trained", f"{after(first.curve, last, unit)} old", "difference"]
-    heads += [f"fall a {'year' if nets else one_of(unit)}"]
+    heads += [f"fall a {'year' if nets else unit.removesuffix('s')}"]
     heads += ["of it ageing", "class mix", "more data", "half-life"] if nets else []
     note = render("ageing_note", nets, unit, counted(len(first.curve.tested), "test period"), _chance(shown))
     return Section("ageing-table", "How much, and why", markup.table(heads, rows) + note)

@@ -22,7 +22,7 @@ from driftline.eval.scoring.net import WITHOUT_CONTROL, Net, holm_named
 from driftline.eval.scoring.ranking import bound, rival
 
 from .compared import Part, Result, below_all, competitors, labelled, name_of, range_of, ranked
-from .text import counted, ends, half_life_text, listed, one_of, points, seconds_text, span
+from .text import counted, ends, half_life_text, listed, points, seconds_text, span
 
 LEAST = 30  # test samples: with fewer, an interval is 36 points wide or more
 FEW_SEEDS = 5
@@ -112,7 +112,7 @@ def _aged(part: Part, old: Mapping[str, Any]) -> tuple[str, Markup]:
         )
     tested = [r for r in group if r.get("net") is not None and r["net"].points_per_year is not None]
     fall, who = range_of([float(r["aged"].curve.loss.value) for r in group], 1), listed([name_of(r) for r in group])
-    behind = Markup("{} points a {} behind newer models of the same method").format(fall, one_of(unit))
+    behind = Markup("{} points a {} behind newer models of the same method").format(fall, unit.removesuffix("s"))
     several = len(group) > 1
     if not tested:
         why = next((f" {r['net'].because}" for r in group if r.get("net") is not None and r["net"].because), "")

@@ -7,7 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from driftline.eval.plotting.charts import Figure, scatter
+from driftline.eval.plotting.charts import Figure, front, scatter
 from driftline.eval.protocol import OF_CLASSES, Document, Score, kind_of, primary_of, score_of, scores_of
 from driftline.eval.reporting import ageing
 from driftline.eval.reporting.answer import answer, seconds_of
@@ -157,14 +157,9 @@ def _cost(document: Mapping[str, Any]) -> Figure | None:
     places = {name: (cost, mean) for name, (cost, mean) in costs.items() if mean is not None and cost > 0}
     if len(places) < 2 or score.unit != "share":
         return None
-    front = [
-        name
-        for name, (cost, mean) in places.items()
-        if rival(named[name])
-        and not any(c <= cost and m >= mean and (c, m) != (cost, mean) for n, (c, m) in places.items() if n != name)
-    ]
+    best = [name for name in front({n: (-cost, mean) for n, (cost, mean) in places.items()}) if rival(named[name])]
     caption = (
         f"{score.label.capitalize()} in per cent over the processor time of one run. Blue, joined by a line: no other "
         "learner is at least as cheap and as good."
     )
-    return Figure("Cost against accuracy", caption, scatter(places, front, "milliseconds a run", score.label))
+    return Figure("Cost against accuracy", caption, scatter(places, best, "milliseconds a run", score.label))

@@ -95,15 +95,6 @@ def within(band: Band, at: int | tuple[()] = ()) -> str:
     return f"{value} ({shown})" if shown else value
 
 
-def one_of(unit: str) -> str:
-    """A unit in the singular.
-
-    >>> one_of("years")
-    'year'
-    """
-    return unit.removesuffix("s")
-
-
 def span(value: float, unit: str = "") -> str:
     """A time with its unit.
 

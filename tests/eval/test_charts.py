@@ -20,14 +20,13 @@ from support.pages import chromium_browser
 
 from driftline.curate.core.errors import BadConfig
 from driftline.eval.plotting.cells import BINS, OF_BUCKETS, Strip, cells, strips, timeline
-from driftline.eval.plotting.charts import INCHES, KINDS, Figure, lines, save, save_kinds, scatter, slopes
+from driftline.eval.plotting.charts import INCHES, KINDS, Figure, front, lines, save, save_kinds, scatter, slopes
 from driftline.eval.plotting.frames import COLOURS, GAP, GREY, SHADED, colour, ink
 from driftline.eval.protocol import Result, Score
 from driftline.eval.protocols.clear import Iid
 from driftline.eval.reporting.document import shown
 from driftline.eval.reporting.markup import as_json, environment, render, script
 from driftline.eval.reporting.pages import linked
-from driftline.eval.reporting.protocols.ocrr import front
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.rows import Row
 from driftline.eval.run import evaluate

@@ -12,9 +12,9 @@ wrong:P              with probability P it names another class, each equally lik
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -78,7 +78,7 @@ def cut(stream: Stream, kind: Kind, held_out: int, tests: int, shuffled: bool, m
         classes = _held_out(stream, held_out, seed)
         new, new_test = np.isin(train.y, classes), np.isin(test.y, classes)
     else:
-        new, new_test = (_far_half if kind == "within-class" else _reworded)(train, test)
+        new, new_test = _by_class(train, test, _far_half if kind == "within-class" else _reworded)
     rng = np.random.default_rng(seed)  # the reference's own generator and order of draws
     original, novel = (_at_most(np.flatnonzero(mask), tests, rng) for mask in (~new_test, new_test))
     order = rng.permutation(np.flatnonzero(new))
@@ -120,37 +120,38 @@ def _held_out(stream: Stream, n: int, seed: int) -> npt.NDArray[np.int64]:
     return np.asarray(ordered[np.random.default_rng(seed).choice(len(ordered), n, replace=False)], np.int64)
 
 
-def _far_half(train: Split, test: Split) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Of every class the half beyond the median along its first principal direction, both of the training data."""
-    masks = np.zeros(len(train), bool), np.zeros(len(test), bool)
+Masks = list[npt.NDArray[np.bool_]]  # which training, and which test samples are novel
+
+
+def _by_class(train: Split, test: Split, novel: Callable[[Any, Any], Masks]) -> Masks:
+    """novel: training and test samples of a class → their masks."""
+    masks = [np.zeros(len(split), bool) for split in (train, test)]
     for label in np.unique(train.y).tolist():
         rows = [np.flatnonzero(split.y == label) for split in (train, test)]
-        x = np.asarray(train.x[rows[0]], np.float64).reshape(len(rows[0]), -1)
-        centre = x.mean(0)
-        direction = np.linalg.svd(x - centre, full_matrices=False)[2][0]
-        direction *= np.sign(direction[np.abs(direction).argmax()])
-        middle = np.median((x - centre) @ direction)
-        for mask, own, split in zip(masks, rows, (train, test), strict=True):
-            flat = np.asarray(split.x[own], np.float64).reshape(len(own), -1)
-            mask[own] = (flat - centre) @ direction > middle
+        for mask, own, of_class in zip(masks, rows, novel(train.x[rows[0]], test.x[rows[1]]), strict=True):
+            mask[own] = of_class
     return masks
 
 
-def _reworded(train: Split, test: Split) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Of every class the quarter with the lowest mean cosine to its nearest training samples of the class; the
-    threshold comes from the training data."""
-    masks = np.zeros(len(train), bool), np.zeros(len(test), bool)
-    for label in np.unique(train.y).tolist():
-        rows = [np.flatnonzero(split.y == label) for split in (train, test)]
-        known, asked = unit(train.x[rows[0]]), unit(test.x[rows[1]])
-        among = known @ known.T
-        np.fill_diagonal(among, -np.inf)
-        k = min(NEIGHBOURS, max(1, len(known) - 1))
-        alike = [np.sort(cosines, 1)[:, -k:].mean(1) for cosines in (among, asked @ known.T)]
-        edge = np.quantile(alike[0], UNLIKE)
-        for mask, own, similarity in zip(masks, rows, alike, strict=True):
-            mask[own] = similarity < edge
-    return masks
+def _far_half(train: Any, test: Any) -> Masks:
+    """The half beyond the median along the first principal direction, both of the training data."""
+    known, asked = (np.asarray(x, np.float64).reshape(len(x), -1) for x in (train, test))
+    centre = known.mean(0)
+    direction = np.linalg.svd(known - centre, full_matrices=False)[2][0]
+    direction *= np.sign(direction[np.abs(direction).argmax()])
+    middle = np.median((known - centre) @ direction)
+    return [(x - centre) @ direction > middle for x in (known, asked)]
+
+
+def _reworded(train: Any, test: Any) -> Masks:
+    """The quarter with the lowest mean cosine to the nearest training samples; the threshold comes from these."""
+    known, asked = unit(train), unit(test)
+    among = known @ known.T
+    np.fill_diagonal(among, -np.inf)
+    k = min(NEIGHBOURS, max(1, len(known) - 1))
+    alike = [np.sort(cosines, 1)[:, -k:].mean(1) for cosines in (among, asked @ known.T)]
+    edge = np.quantile(alike[0], UNLIKE)
+    return [similarity < edge for similarity in alike]
 
 
 def _at_most(pool: npt.NDArray[np.int64], n: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:

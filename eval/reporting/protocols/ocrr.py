@@ -3,10 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from markupsafe import Markup
 
-from driftline.eval.plotting.charts import Figure, Section, lines, scatter
+from driftline.eval.plotting.charts import Figure, Section, front, lines, scatter
 from driftline.eval.protocol import Document
 from driftline.eval.protocols.ocrr.protocol import SCORES
 from driftline.eval.reporting.markup import Cell, render, table
@@ -58,17 +57,6 @@ def figures(document: Document) -> list[Figure]:
         over_corrections("Retention during recovery", "original", "original"),
         *recall,
     ]
-
-
-def front(places: Mapping[str, tuple[float, ...]]) -> list[str]:
-    """The Pareto front of accuracies: names for which no other has at least as high ones, and is better in one.
-
-    >>> front({"a": (0.5, 0.5), "b": (0.9, 0.1), "c": (0.4, 0.5)})
-    ['a', 'b']
-    """
-    values = np.array(list(places.values()))
-    beaten = [bool(((values >= own).all(1) & (values > own).any(1)).any()) for own in values]
-    return [name for name, is_beaten in zip(places, beaten, strict=True) if not is_beaten]
 
 
 def note(document: Document) -> str:
