@@ -15,7 +15,7 @@ from driftline.eval.protocol import MAJORITY, PROTOCOLS, primary_of, score_of
 from driftline.eval.reporting.exports import scores_tex
 from driftline.eval.reporting.exports import scores_text as printed
 from driftline.eval.reporting.protocols import page_of
-from driftline.eval.reporting.protocols.seq_to_final import SeqToFinal
+from driftline.eval.reporting.protocols.seq_to_final import PAGE
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.reporting.text import spread
 from driftline.eval.results import Results
@@ -122,7 +122,7 @@ def test_no_row_vanishes_from_the_table_of_seq_to_final() -> None:
     base = {"network": "conv-1", "fidelity": "clean", "budget": "small", "epochs": 10}
     rows = [result("ft", {"final": v}, lr=lr, **base) for v, lr in ((0.61, 0.1), (0.52, 0.2))]
     rows.append(result("nearest-mean", {"final": 0.43}, **base) | {"rules": "own"})
-    tables = [figure.picture.svg for figure in SeqToFinal.whole(document("seq-to-final", rows))]
+    tables = [figure.picture.svg for figure in PAGE.whole(document("seq-to-final", rows))]
     assert [[v for v in (".610", ".520", ".430") if v in table] for table in tables] == [[".610", ".520"], [".430"]]
     assert "ft, lr=0.1" in tables[0]
     assert ">conv-1<" in tables[0]
