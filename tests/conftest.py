@@ -4,6 +4,7 @@ import fcntl
 import gc
 import multiprocessing
 import os
+import random
 import shutil
 import sys
 from collections.abc import Callable
@@ -95,6 +96,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(600))
     if len(proofs) > MOST_PROOFS:
         raise pytest.UsageError(f"{len(proofs)} tests are proofs. Expected at most {MOST_PROOFS}: make some cheaper")
+    if seed := os.environ.get("DRIFTLINE_ORDER"):  # files, and the tests of each, in any order
+        rng = random.Random(seed)
+        place = {path: rng.random() for path in sorted({item.path for item in items})}
+        rng.shuffle(items)
+        items.sort(key=lambda item: place[item.path])
+        return
     slow = {item.path for item in proofs}
     rank = {Path(__file__).parents[1] / name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: (rank.get(item.path, len(rank)), item.path not in slow))

@@ -182,19 +182,6 @@ def sibling_of(module: str, family: str) -> str | None:
     return member if is_member else None
 
 
-def test_the_sibling_rule_itself_sees_a_sibling() -> None:
-    assert sibling_of("driftline.curate.sources.yfcc.Yfcc", "driftline.curate.sources") == "yfcc"
-    assert sibling_of("driftline.eval.protocols.near_future.loop", "driftline.eval.protocols") == "near_future"
-    assert sibling_of("driftline.curate.sources.SOURCES", "driftline.curate.sources") is None
-
-
-def test_the_rule_itself_refuses_a_climb() -> None:
-    assert not may("driftline.curate.fetch", "driftline.eval.run")
-    assert not may("driftline.eval.run", "driftline.curate.release")
-    assert not may("driftline.stream_builder.stream", "driftline.curate.release.compose")
-    assert may("driftline.eval.run", "driftline.curate.core.errors")
-
-
 HEAVY = ("torch", "open_clip", "faiss", "pandas", "pyarrow", "numpy", "matplotlib", "scipy", "duckdb", "rich")
 LEARNING = ("torch", "open_clip", "faiss", "pandas", "matplotlib", "scipy")
 CALL = """

@@ -65,14 +65,6 @@ FOLDER = ROOT / "examples" / "notebooks"
 NOTEBOOKS = sorted(path for path in FOLDER.glob("*.py") if path.name != "ipynb.py")
 
 
-def test_there_is_one_for_each_topic() -> None:
-    assert [path.stem for path in NOTEBOOKS] == [
-        "photos_to_report", "prompts", "reading_results", "shifts", "your_learner", "your_log",
-    ]  # fmt: skip
-    listed = (ROOT / "docs" / "guides" / "python.md").read_text(encoding="utf-8")
-    assert all(f"examples/notebooks/{path.stem}.py" in listed for path in NOTEBOOKS)
-
-
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_what_colab_opens_is_made_of_the_script(path: Path) -> None:
     script = path.read_text(encoding="utf-8")

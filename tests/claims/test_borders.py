@@ -115,9 +115,3 @@ def test_a_wrong_correction_names_each_other_class_equally_often() -> None:
     said = Counter(policy.label(2, 5, rng) for _ in range(4000))
     assert set(said) == {0, 1, 3, 4}
     assert all(abs(n - 1000) < 5 * np.sqrt(4000 * 0.25 * 0.75) for n in said.values())
-
-
-def test_names_and_seeds_each_give_other_numbers() -> None:
-    first = [rng_for(seed, name).random() for seed in range(3) for name in ("a", "b", "ab")]
-    assert len(set(first)) == 9
-    assert np.corrcoef(rng_for(0, "a").random(2000), rng_for(0, "b").random(2000))[0, 1] == pytest.approx(0, abs=0.12)

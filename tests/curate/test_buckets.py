@@ -97,14 +97,6 @@ def test_joined_days_that_grow_keep_their_borders_and_members_and_no_new_bucket_
         frozen = freeze([b.plain() for b in buckets], table, rules)
 
 
-def test_cuts_are_half_open() -> None:
-    assert of([9, 10, 11, 19, 20], BucketSettings(kind="cuts", cuts=(10, 20)))[0] == [0, 1, 1, 1, 2]
-
-
-def test_a_photo_in_a_gap_belongs_to_no_bucket() -> None:
-    assert of([1, 5, 9], BucketSettings(kind="spans", spans=((0, 4), (8, 10))))[0] == [0, -1, 1]
-
-
 def test_spans_in_words() -> None:
     _, buckets = assign(np.array([0, DAY, 2 * DAY]), ["a", "b", "c"], BucketSettings(count=3))
     assert [b.plain()["start"] for b in buckets] == [

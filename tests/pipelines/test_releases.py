@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import os
 import shutil
 from collections import Counter
@@ -222,6 +223,8 @@ class TestBeside:
         ]
         assert [n.partition(".")[0] for n, _ in found if n.endswith(".jpg")] == listed
         assert not any(b"at home" in content for _, content in found)
+        beside = [json.loads(content) for name, content in found if name.endswith(".json")]
+        assert {(side["label"], side["split"]) for side in beside} == {(-1, "unlabelled")}
         release.verify()
 
     def test_nobody_is_trained_on_what_people_called_sensitive(self, folder: Path) -> None:
