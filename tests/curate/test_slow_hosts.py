@@ -1,8 +1,6 @@
 """A slow host delays nobody else, and changes nothing: the same bytes, and no photo is fetched twice."""
 
 import math
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,7 +14,6 @@ import pytest
 from support.faults import FaultServer
 
 from driftline.curate.core.atomic_io import sha256_file
-from driftline.curate.core.executor import Executor
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.fetch import native, run
 from driftline.curate.fetch.outcome import Download
@@ -119,27 +116,6 @@ def test_other_photos_are_fetched_while_a_host_sleeps_and_the_bytes_are_those_wi
     assert received == Counter(url for url in urls), "no photo is fetched twice"
     stored = {path.stem for path in (store.folder / "files").glob("*.tar")}
     assert stored == {sha256_file(path) for path in out.glob("*.tar")}, "no photo is stored twice"
-
-
-def test_after_a_kill_no_finished_shard_is_asked_again(server, tmp_path, monkeypatch):
-    parts = part(tmp_path, addresses(server, lambda i: i % SHARD == 1))
-    expected = twin(server, parts, tmp_path / "twin")
-    out = tmp_path / "a"
-    server.answered = FIRST_SLOW
-    command = [sys.executable, "-c", KILLED, str(parts[0]), str(out), SETTINGS.model_dump_json()]
-    with subprocess.Popen(command) as process:
-        try:
-            wait_until(lambda: all(index_path(out, shard).exists() for shard in range(ROWS // SHARD)))
-            server.answered = FIRST_SLOW + 14  # four of the six slow ones
-            wait_until(lambda: index_path(out / "slow", 0).exists())
-        finally:
-            process.kill()
-    server.asked.clear()
-    server.answered = math.inf
-    monkeypatch.setattr(run, "PATIENCE", PATIENCE)
-    assert run.fetch(parts, out, SETTINGS, QUIET, Executor(workers=2)) == {"": ROWS}
-    assert contents(out) == contents(expected)
-    assert server.asked == Counter(f"/good/{FIRST_SLOW + i}" for i in (17, 21))
 
 
 def test_a_host_that_asks_to_wait_and_a_slow_mirror_hold_up_no_other_shard(server, tmp_path, monkeypatch):

@@ -4,7 +4,6 @@ import dataclasses
 import errno
 import json
 import os
-import signal
 import subprocess
 import sys
 import tracemalloc
@@ -20,7 +19,6 @@ from hypothesis import strategies as st
 from support.helpers import drifting
 
 from driftline.curate.core.errors import BadInput, IntegrityError, MissingFile, NotWritten
-from driftline.curate.core.seeding import rng_for
 from driftline.eval.memory.correction_ledger import (
     HEAD,
     LARGEST,
@@ -183,22 +181,6 @@ with Ledger(Path(sys.argv[1])) as ledger:
         number = ledger.append({"id": "p", "label": "x" * (ledger.n % 50)}, np.zeros(64, np.float32))
         print(number, flush=True)
 """
-
-
-def test_no_acknowledged_entry_is_lost_to_a_kill(tmp_path: Path) -> None:
-    """Twelve kills; benchmarks/ocrr.py --kills does a thousand."""
-    rng = rng_for(0)
-    for turn in range(12):
-        path = tmp_path / str(turn)
-        process = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True)
-        assert process.stdout.readline() == "begun\n"
-        for _ in range(int(rng.integers(1, 30))):
-            acknowledged = int(process.stdout.readline())
-        process.send_signal(signal.SIGKILL)
-        rest = process.communicate()[0].split()
-        acknowledged = int(rest[-1]) if rest and rest[-1].isdigit() else acknowledged
-        whole = [entry.content[0]["id"] for entry in whole_of(path)]
-        assert len(whole) >= acknowledged + 1
 
 
 FULL = """

@@ -14,10 +14,9 @@ import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import uvicorn
 from starlette.testclient import TestClient
 from support.console import Running, handed, start
-from support.pages import chromium_browser, violations_everywhere
+from support.pages import chromium_browser, served, violations_everywhere
 from support.worlds import across_seeds
 
 from driftline.curate.core.atomic_io import read_json
@@ -37,7 +36,6 @@ from driftline.pipelines.config.loader import load
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import folder_of
-from driftline.pipelines.web.local_server import listen
 
 BATCH = {"batch": "b1", "items": {f"i{n}": str(n) for n in range(30)}, "concepts": ["bus", "car"], "workers": 3}
 
@@ -65,19 +63,10 @@ def folder(journey: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def client(folder: Path) -> Iterator[httpx.Client]:
     """A browser that opened the printed address."""
-    sock = listen(0)
-    port = sock.getsockname()[1]
-    app, path = application(context_of(folder), port)
-    running = uvicorn.Server(uvicorn.Config(app, log_level="error"))
-    thread = threading.Thread(target=running.run, args=([sock],), daemon=True)
-    thread.start()
-    while not running.started:
-        time.sleep(0.01)
-    address = f"http://127.0.0.1:{port}"
-    with httpx.Client(base_url=address + path, headers={"origin": address}, follow_redirects=True) as browser:
-        yield browser
-    running.should_exit = True
-    thread.join(10)
+    with served(lambda port: application(context_of(folder), port)) as page:
+        origin = {"origin": "/".join(page.address.split("/")[:3])}
+        with httpx.Client(base_url=page.address, headers=origin, follow_redirects=True) as browser:
+            yield browser
 
 
 def test_an_answer_that_waits_for_the_disk_stops_nobody_else(client, folder, monkeypatch):

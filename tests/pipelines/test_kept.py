@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import shutil
-import signal
 import subprocess
 import threading
 from collections import Counter
@@ -176,33 +175,6 @@ class TestSwap:
         settle(folder)
         assert tree(tmp_path).keys() == {"05_embed/data", "05_embed/done.json"}
         assert (folder / "data").read_text() == "new"
-
-    @pytest.mark.parametrize("moment", ["before old goes", "old is away", "new is there"])
-    def test_a_real_kill_while_output_is_swapped_loses_neither(self, moment: str, finished: Path) -> None:
-        before = tree(folder_of(finished, "publish") / "release")
-        code = (
-            "import os, signal, sys\n"
-            "from pathlib import Path\n"
-            f"whole, moment = Path.rename, {moment!r}\n"
-            "def rename(self, target):\n"
-            "    places = {str(self)[-4:], str(target)[-4:]}\n"
-            "    if moment == 'before old goes' and '.old' in places: os.kill(os.getpid(), signal.SIGKILL)\n"
-            "    done = whole(self, target)\n"
-            "    if moment == 'old is away' and '.old' in places: os.kill(os.getpid(), signal.SIGKILL)\n"
-            "    if moment == 'new is there' and 'next' in places: os.kill(os.getpid(), signal.SIGKILL)\n"
-            "    return done\n"
-            "Path.rename = rename\n"
-            "from driftline.pipelines.cli.app import main\n"
-            f"sys.argv = ['driftline', 'run', {str(finished)!r}, '--set', 'release.per_class=3']\n"
-            "main()\n"
-        )
-        done = python(code, finished.parent)
-        assert done.returncode == -signal.SIGKILL
-        run(context(finished, "release.per_class=3"))
-        assert states(finished, "release.per_class=3") == ALL_DONE
-        assert sorted(p.name for p in (finished / "stages").iterdir() if "publish" in p.name) == ["09_publish"]
-        run(context(finished))
-        assert tree(folder_of(finished, "publish") / "release") == before
 
     def test_begun_json_beside_done_json_is_removed(self, finished: Path) -> None:
         before = tree(finished / "stages")

@@ -332,10 +332,6 @@ def annotate(at: Context, town: Town, who: str, most: int = 1000) -> list[str]:
     return photos
 
 
-def questions_left(at: Context) -> int:
-    return int(forecast(at, plan(at))["questions"]["images"])
-
-
 class TestLocalAnswers:
     def test_two_people_answer_two_batches_at_once_and_a_concept_that_changed_is_named(self, built, town):
         here, other = context(built), context(built, THIRD)

@@ -334,20 +334,3 @@ class TestHurt:
         (tmp_path / "r" / "shards" / "bucket_2010-00009.tar").write_bytes(b"of another release")
         with pytest.raises(IntegrityError, match=r"bucket_2010-00009\.tar.*does not belong to this release"):
             Release.open(tmp_path / "r").verify()
-
-    def test_a_run_killed_after_packing_continues_with_the_same_bytes(self, folder, tmp_path, monkeypatch):
-        whole = published(Path(shutil.copytree(folder, tmp_path / "whole")))
-        run(context_of(folder), until="tally")
-
-        def dies(*_: object, **__: object) -> None:
-            raise KeyboardInterrupt
-
-        monkeypatch.setattr("driftline.curate.release.compose.write_release", dies)
-        with pytest.raises(KeyboardInterrupt):
-            run(context_of(folder))
-        monkeypatch.undo()
-        shards = folder_of(folder, "publish") / "release" / "shards"
-        before = {p.name: p.stat().st_mtime_ns for p in shards.iterdir()}
-        release = published(folder)
-        assert {p.name: p.stat().st_mtime_ns for p in shards.iterdir()} == before, "no finished tar is written again"
-        assert (release.path / "SHA256SUMS").read_bytes() == (whole.path / "SHA256SUMS").read_bytes()
