@@ -214,7 +214,7 @@ def _draw(task: _Task) -> list[net.Draw]:
     draws, clusters = [], groups_of(on)
     for run in results.runs:
         key = net.key_of({**run.about, "protocol_settings": asdict(task.protocol)})
-        variance = net.over_samples([run], net.pairs_in(run).cells(len(stream.steps)), clusters).variance
+        variance = net.over_samples([run], net.pairs_in(run).cells(len(stream.steps))[None], clusters)[0].variance
         draws.append(net.Draw(task.kind, task.draw, task.seed, key, net.matrix_of(run), variance))
         if task.out is not None:
             folder = task.out / folder_name(run.about["protocol"]) / stored_name(run.about)

@@ -215,14 +215,18 @@ def attached(path: Path, source: Any, rows: Sequence[Row], shared: Shared | None
     number, sample, label, predicted = (columns[name] for name in COLUMNS[:4])
     if len(number) and (number[-1] >= len(rows) or bool((number[1:] < number[:-1]).any())):
         raise IntegrityError(f"{path} has records of rows that do not exist, or not in their order.", "", AGAIN)
-    confidence = columns.get("confidence")
+    confidence, right = columns.get("confidence"), label == predicted
+    gaps = confidence is not None and bool(np.isnan(confidence).any())
     edges = np.searchsorted(number, np.arange(len(rows) + 1)).tolist()
     tests = _tests(sample, label, columns.get("group"), edges, shared or Shared())
     out = []
     for row, (part, of, true, group) in zip(rows, tests, strict=True):
         if part.start < part.stop:
-            sure = None if confidence is None or np.isnan(confidence[part]).all() else confidence[part]
-            row = row_files.changed(row, {"answers": Answers(of, true, predicted[part], sure, group=group)})
+            sure = None if confidence is None else confidence[part]
+            sure = None if gaps and np.isnan(sure).all() else sure
+            answers = Answers(of, true, predicted[part], sure, group)
+            answers.right = right[part]
+            row = row_files.changed(row, {"answers": answers})
         out.append(row)
     return out
 

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
-from functools import cache
+from functools import cache, cached_property
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,11 @@ class Answers:
 
     def __len__(self) -> int:
         return len(self.sample)
+
+    @cached_property
+    def right(self) -> Any:
+        """(N,) whether an answer is the label."""
+        return self.label == self.predicted
 
 
 @dataclass(frozen=True)
@@ -288,7 +293,8 @@ def parsed(data: bytes, path: Path, way_out: str) -> list[Row]:
         with BoundedParquet(pa.BufferReader(data), path) as file:
             if file.rows > MOST_ROWS:
                 raise BadInput(f"{path} has {file.rows:,} rows.", f"Expected at most {MOST_ROWS:,}.", way_out)
-            if odd := [column.name for column in file.schema if column not in list(schema())]:
+            known = list(schema())
+            if odd := [column.name for column in file.schema if column not in known]:
                 raise ValueError(f"it has the column {odd[0][:60]!r}")
             columns = file.read(threads=False).to_pydict()
         if not columns.keys() >= NEEDED_FIELDS:

@@ -173,8 +173,8 @@ def scatter(
     shown = [f"{i}  {cut(name)}  {value}" for i, (name, value) in enumerate(zip(places, values, strict=True), 1)]
     frame = frame_of(ends, _range(ys), shown, float if size else log10, 18)
     parts = [text(frame.left, frame.top - 10, f"{y_name}, %")]
-    parts += grid(frame, round_numbers(*frame.y), lambda share: f"{100 * share:.3g}")
-    along = round_numbers(*ends) if size else [10.0**k for k in range(round(log10(ends[0])), round(log10(ends[1])) + 1)]
+    parts += grid(frame, _shares(*frame.y), lambda share: f"{100 * share:.3g}")
+    along = _shares(*ends) if size else [10.0**k for k in range(round(log10(ends[0])), round(log10(ends[1])) + 1)]
     parts += (
         frames.ticks(frame, along, f"{x_name}, %", {x: f"{100 * x:.3g}" for x in along})
         if size
@@ -254,10 +254,15 @@ def paths(series: Series, x_name: str, y_name: str, about: str) -> Picture:
     return Picture(frames.whole(parts, names, label, frame), ["series", x_name, y_name], rows)
 
 
+def _shares(low: float, high: float) -> list[float]:
+    """Round numbers that a share may have."""
+    return [value for value in round_numbers(low, high) if 0 <= value <= 1]
+
+
 def _range(values: Sequence[float]) -> tuple[float, float]:
     """With space around them."""
     low, high = min(values, default=0.0), max(values, default=1.0)
-    space = MARGIN * (high - low) or 1.0
+    space = MARGIN * (high - low) or MARGIN * abs(high) or 1.0
     return low - space, high + space
 
 

@@ -63,7 +63,7 @@ def answer(part: Part) -> Answer | None:
     below = None if lead else below_all(part)
     old = None if below else old
     if lead:
-        headline, key = "No learner is above answers that see no sample", lead.sentence
+        headline, key = "No learner is shown to be above answers that see no sample", lead.sentence
         if lead.above:
             verb, of = "is" if len(lead.above) == 1 else "are", counted(len(competitors(part["results"])), "learner")
             headline = f"{len(lead.above)} of {of} {verb} above answers that see no sample"
@@ -249,7 +249,7 @@ def _cost(results: Sequence[Result]) -> Markup | None:
 
 
 def _may(part: Part, old: Mapping[str, Any] | None, lead: Lead | None, below: bool) -> list[Markup]:
-    """What the numbers carry. below: no learner is above answers that see no sample."""
+    """What the numbers carry. below: no learner is shown to be above answers that see no sample."""
     may: list[Markup] = []
     enough = old is not None and old["samples"] >= LEAST
     if old and enough:

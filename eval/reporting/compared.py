@@ -15,6 +15,7 @@ from driftline.eval.reporting.text import counted, listed, value_text, within
 from driftline.eval.rows import Row, Run, groups, new_models
 from driftline.eval.scoring import ranking
 from driftline.eval.scoring.ageing import Ageing
+from driftline.eval.scoring.aggregate import Comparisons
 from driftline.eval.scoring.bands import Array, Band
 from driftline.eval.scoring.comparing import adjusted, compare, ties_of
 from driftline.eval.scoring.ranking import comparable, mean_of, rival
@@ -24,19 +25,12 @@ Part = Mapping[str, Any]
 Result = Mapping[str, Any]
 
 
-def facts_of(runs: Sequence[Run], document: Document, clusters: Array | None) -> list[dict[str, Any]]:
-    """Each group of comparable results that can be tested: positions of its learners in the document's results
-    (`members`), their scores with intervals (`score`), which do not differ (`ties`), and the p of every pair."""
-    per_group, runs_of = [], groups(runs)
-    position = {id(result): i for i, result in enumerate(document["results"])}
-    for group in comparable(document):
-        members = sorted(position[id(r)] for r in group if rival(r))
-        if len(members) < 2:
-            continue
-        with np.errstate(divide="ignore", invalid="ignore"):  # a replicate may draw none of a small test's samples
-            comparison = compare([runs_of[i] for i in members], clusters)
-        if comparison is None:
-            continue
+def facts_of(comparisons: Comparisons) -> list[dict[str, Any]]:
+    """Each group of comparable results that can be tested (`aggregate.compared`): positions of its learners in the
+    document's results (`members`), their scores with intervals (`score`), which do not differ (`ties`), and the p of
+    every pair."""
+    per_group = []
+    for members, comparison in comparisons:
         of_outcomes = adjusted(comparison.p_outcomes)
         pairs = [
             {
@@ -171,7 +165,7 @@ def _floor(part: Part) -> tuple[str, float] | None:
 
 
 def below_all(part: Part) -> tuple[str, Markup] | None:
-    """Headline and key sentence where no learner is above answers that see no sample, by the primary score."""
+    """Headline and key sentence where no learner is shown to be above answers that see no sample (primary score)."""
     score: Score = part["primary"] or primary_of(part)
     top, results = _floor(part), competitors(part["results"])
     best = ranking.best(score, results)
@@ -184,9 +178,9 @@ def below_all(part: Part) -> tuple[str, Markup] | None:
         least = float(bands[best[0]["place"]].low)
     if least > score.gain(top[1]):
         return None
-    text = Markup("{} reaches {}; the best of {} that see samples, {}, reaches {}, which is not above it.")
+    text = Markup("{} reaches {}; the best of {} seeing samples, {}, reaches {}, which is not shown to be better.")
     values = (_upper(top[0]), _shown(score, top[1]), counted(len(results), "learner"), name_of(best[0]))
-    return f"No learner is above {top[0]}", text.format(*values, _value(score, best[0], bands))
+    return f"No learner is shown to be above {top[0]}", text.format(*values, _value(score, best[0], bands))
 
 
 def _upper(name: str) -> str:

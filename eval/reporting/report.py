@@ -24,7 +24,8 @@ from driftline.eval.reporting.overview import overview, versions_section
 from driftline.eval.reporting.pages import charts_of, save_figures
 from driftline.eval.reporting.protocols import page_of
 from driftline.eval.rows import Run, groups
-from driftline.eval.scoring.aggregate import summary
+from driftline.eval.scoring import aggregate
+from driftline.eval.scoring.aggregate import Comparisons
 from driftline.eval.scoring.bands import Array
 from driftline.eval.scoring.net import NO_CONTROL, Control, nets_of, read_control
 from driftline.eval.scoring.ranking import parts
@@ -123,7 +124,7 @@ def document_of(
     name, as `rows.grouped` has it. few: fewer replicates."""
     sha, protocol, name = key
     clusters = clusters_of(runs, stream)
-    document = summary(runs, name, sha, protocol, clusters)
+    document, comparisons = aggregate.compared(runs, name, sha, protocol, clusters)
     for result, net in zip(document["results"], nets_of(runs, control, clusters), strict=True):
         result |= {} if net is None else {"net": net}
     if (harder := harder_data(runs, control, clusters)) is not None:
@@ -132,18 +133,19 @@ def document_of(
         document["release"] = release
     if stream is not None:
         document["classes"] = list(stream.classes)
-    return document | (_more(runs, document, stream, few, clusters) if runs else {})
+    return document | (_more(runs, document, comparisons, stream, few, clusters) if runs else {})
 
 
 def _more(
-    runs: Sequence[Run], document: Document, stream: Stream | None, few: bool, clusters: Array | None
-) -> dict[str, Any]:
+    runs: Sequence[Run], document: Document, comparisons: Comparisons, stream: Stream | None, few: bool,
+    clusters: Array | None,
+) -> dict[str, Any]:  # fmt: skip
     """What the report says beyond scores: how learners age, and which of them differ."""
     draws = Resampling(FEW if few else REPLICATES, groups=clusters)
     aged = ageing.facts_of(runs, stream, draws)
     facts = {
         "ageing": aged,
-        "compared": compared.facts_of(runs, document, clusters),
+        "compared": compared.facts_of(comparisons),
         "old": compared.old_of(runs, document, aged["results"], draws.groups) if aged else [],
         "retrain_every": [retrain_every(group, clusters) for group in groups(runs)] if aged else [],
         "uploaders": "" if clusters is not None else "not known" if stream is None else "none",

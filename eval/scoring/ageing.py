@@ -87,7 +87,7 @@ def _ageing(runs: Sequence[Run], draws: Draws) -> Ageing | None:
     if summed is None:
         return None
     pairs, of = summed
-    (_, n), stated = of.total().sum(1), decay.constants(runs)
+    (_, n), stated = of.total.sum(1), decay.constants(runs)
     often = int(n[np.unique(pairs.tested, return_index=True)[1]].sum(0).argmax())  # all models have the same samples
     constant = np.array([stated.get(i, often) for i in pairs.model.tolist()], np.int64)
     found, chance, base = _numbers(pairs, of, constant), _chance(n, constant), pairs.base
@@ -97,7 +97,7 @@ def _ageing(runs: Sequence[Run], draws: Draws) -> Ageing | None:
     of_lags = [age[both if both.any() else slice(None)] for age, both in zip(ages, twins, strict=True)]
     age = np.array([of_lag.mean() for of_lag in of_lags])
     # Weights of samples move neither a test of one sample nor one whose answers are all right or all wrong.
-    right, samples = of.total().sum((1, 3)) / of.seeds  # which test the same samples
+    right, samples = of.total.sum((1, 3)) / of.seeds  # which test the same samples
     width = np.where(bands["r"].low == bands["r"].high, independent(right, samples), 0.0)
     accuracy_on = Band(bands["r"].value, bands["r"].low - width, bands["r"].high + width).of_share()
     return Ageing(

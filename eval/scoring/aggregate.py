@@ -15,13 +15,14 @@ from driftline.eval.rows import Row, Run, digest, groups
 from driftline.eval.scoring import published_values as published
 from driftline.eval.scoring import ranking
 from driftline.eval.scoring.bands import Array, half_width, share, student
-from driftline.eval.scoring.comparing import compare, score_of
+from driftline.eval.scoring.comparing import Comparison, compare, score_of
 from driftline.eval.scoring.ranking import comparable, rival
 from driftline.eval.scoring.sums import Draws, Resampling, draws_of
 from driftline.stream_builder.measures.label_correlation import half_width as of_runs
 
 Counts = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Comparisons = list[tuple[list[int], Comparison]]
 
 
 def summary(
@@ -29,6 +30,14 @@ def summary(
 ) -> dict[str, Any]:
     """Rows of several runs → scores with mean, standard deviation (of the population) and values over seeds. clusters:
     of uploaders and near copies, as of `sums.groups_of`, for tests of differences."""
+    return compared(runs, stream, sha256, protocol, clusters)[0]
+
+
+def compared(
+    runs: Sequence[Run], stream: str, sha256: str, protocol: str, clusters: Array | None
+) -> tuple[dict[str, Any], Comparisons]:
+    """The `summary`, and of each group of comparable results that can be tested the positions of its rivals among the
+    results, and how they differ."""
     results, together, draws = [], groups(runs), draws_of(runs, Resampling(groups=clusters))
     for group in together:
         about = group[0].about
@@ -70,8 +79,9 @@ def summary(
             }
         )
     document = {"protocol": protocol, "stream": {"name": stream, "sha256": sha256}, "results": results}
-    answered_by = {id(result): group for result, group in zip(results, together, strict=True)}
-    answered = {key: _answered(group) for key, group in answered_by.items()}
+    position = {id(result): i for i, result in enumerate(results)}
+    answered = {id(result): _answered(group) for result, group in zip(results, together, strict=True)}
+    comparisons: Comparisons = []
     for rivals in comparable(document):
         first: dict[int, str] = {}  # what was answered → the learner that is listed first with it
         for result in rivals:
@@ -80,8 +90,11 @@ def summary(
                 result["same_as"] = same
         for result in rivals:
             result["p_against_best_adjusted"] = dict.fromkeys(score.name for score in scores_of(document))
-        _compare(rivals, [answered_by[id(result)] for result in rivals], primary_of(document), clusters)
-    return document
+        members = sorted(position[id(result)] for result in rivals if rival(result))
+        if len(members) > 1 and (one := compare([together[i] for i in members], clusters)) is not None:
+            comparisons.append((members, one))
+            _against_best([results[i] for i in members], one, primary_of(document))
+    return document, comparisons
 
 
 def _answered(group: Sequence[Run]) -> int:
@@ -128,19 +141,14 @@ def _over_samples(protocol: Protocol, group: Sequence[Run], draws: Draws, first:
     return {name: float(student(found[0].clusters) * np.sqrt(of_samples))}
 
 
-def _compare(
-    results: Sequence[dict[str, Any]], runs: Sequence[Sequence[Run]], score: Score, clusters: Array | None
-) -> None:
+def _against_best(results: Sequence[dict[str, Any]], one: Comparison, score: Score) -> None:
     """Add to every result the p of its difference from the best one, over other seeds and test samples, after Holm over
     all pairs of the results: the best was selected on the same scores, so any pair could have been the one shown (None:
     the best itself, no outcomes, one seed, or other seeds). Upper bounds are no rivals."""
-    rivals = [k for k, result in enumerate(results) if rival(result)]
-    bests = ranking.best(score, (results[k] for k in rivals))
-    if len(rivals) < 2 or not bests or (one := compare([runs[k] for k in rivals], clusters)) is None:
-        return
-    best = next(i for i, k in enumerate(rivals) if results[k] is bests[0])
-    for k, value in zip(rivals, one.adjusted[best].tolist(), strict=True):
-        results[k]["p_against_best_adjusted"][score.name] = None if np.isnan(value) else value
+    for best in ranking.best(score, results)[:1]:
+        place = next(i for i, result in enumerate(results) if result is best)
+        for result, value in zip(results, one.adjusted[place].tolist(), strict=True):
+            result["p_against_best_adjusted"][score.name] = None if np.isnan(value) else value
 
 
 def _references(protocol: Protocol, tests: Sequence[Sequence[Row]], group: Sequence[Run]) -> dict[str, float]:

@@ -6,6 +6,7 @@ learners are compared on the same samples, seed by seed.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -83,14 +84,8 @@ def score_of(runs: Sequence[Run], draws: Draws, decisive: Decisive | None = None
     if not all(rows and all(row.answers is not None for row in rows) for rows in tests):
         return None
     one = roles.pooled is Roles.pooled  # then all tests are as one
-    parts = [
-        [
-            (a, np.full(len(a), 0 if one else k), (a.label == a.predicted, np.ones(len(a), bool)))
-            for k, row in enumerate(rows)
-            if (a := row.answers) is not None
-        ]
-        for rows in tests
-    ]
+    cells = cache(lambda k, size: np.full(size, 0 if one else k))
+    parts = [[(a, cells(k, len(a))) for k, row in enumerate(rows) if (a := row.answers) is not None] for rows in tests]
     of = summed(parts, (1 if one else max(map(len, tests)),), draws)
     found = drawn(lambda right, n: {"": roles.pooled(right, n)}, of, each=True)[""]
     hits = [np.asarray(part.sum(1), np.float64).ravel() for part in of.parts[0]]

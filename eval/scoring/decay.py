@@ -9,6 +9,7 @@ known.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -101,12 +102,13 @@ def sums(runs: Sequence[Run], draws: Draws, times: Floats) -> tuple[Pairs, Sums]
     place = {key: m for m, key in enumerate(zip(pairs.model.tolist(), pairs.tested.tolist(), strict=True))}
     labels = {id(one.label): one.label for one in answers if one is not None}
     classes = 1 + max(int(label.max(initial=0)) for label in labels.values())
+
+    @cache
+    def cells(m: int, label: int) -> Ints:
+        return np.asarray(m * classes + labels[label].astype(np.int64))
+
     parts = [
-        [
-            (a, place[key] * classes + a.label.astype(np.int64), (a.label == a.predicted, np.ones(len(a), bool)))
-            for key, row in test.items()
-            if (a := row.answers) is not None
-        ]
+        [(a, cells(place[key], id(a.label))) for key, row in test.items() if (a := row.answers) is not None]
         for test in tests
     ]
     of = {place[key]: draws.group_of(row.answers.sample) for key, row in tests[0].items() if row.answers is not None}

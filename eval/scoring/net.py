@@ -179,36 +179,43 @@ def matrix_of(run: Run) -> Floats:
     return out
 
 
-def over_samples(runs: Sequence[Run], weights: Floats, groups: Array | None, part: Array | None = None) -> "Sum":
-    """The sum of the accuracies (T, T) with weights, mean over runs that differ in their seed, and its variance over
-    clusters of test samples. groups: (N,) cluster of each sample by position; None: each is its own. part: (G,) the
-    clusters that count. NaN where the samples of a run are not known."""
-    steps, values, sums = np.flatnonzero(weights.any(0)).tolist(), [], list[tuple[Array, Floats]]()
-    for run in runs:
-        step, value = stored_protocol(run.about["protocol"]).roles.step, 0.0
+def over_samples(runs: Sequence[Run], weights: Floats, groups: Array | None, part: Array | None = None) -> list["Sum"]:
+    """For each of the weights (K, T, T) the sum of the accuracies (T, T) with them, mean over runs that differ in their
+    seed, and its variance over clusters of test samples. groups: (N,) cluster of each sample by position; None: each is
+    its own. part: (G,) the clusters that count. NaN where the samples of a run are not known."""
+    step, used = stored_protocol(runs[0].about["protocol"]).roles.step, weights.any(0)
+    models = {int(j): np.flatnonzero(used[:, j]) for j in np.flatnonzero(used.any(0))}
+    values, right = np.zeros((len(weights), len(runs))), dict[tuple[int, int], Array]()
+    clusters: dict[tuple[int, int], tuple[Array, Any]] = {}  # of a step's tests, and which of them count
+    for s, run in enumerate(runs):
         rows = {(row.learned_to, step(row)): row.answers for row in run.rows if row.learned_to >= 0}
-        for j in steps:
-            models = [(i, rows.get((i, j))) for i in np.flatnonzero(weights[:, j]).tolist()]
-            score, sample = 0.0, None
-            for i, answers in models:
-                if answers is None:
-                    return Sum(np.nan, np.nan, 0, np.full(len(runs), np.nan))
-                score, sample = score + weights[i, j] * (answers.predicted == answers.label), answers.sample
-            cluster = np.asarray(sample if groups is None else groups[sample])
-            if part is not None:
-                kept = part[cluster]
-                score, cluster = np.asarray(score)[kept], cluster[kept]
-            if len(cluster):
-                value += float(np.mean(score))
-                count = len(np.unique(cluster))  # of this step, which its mean is from
-                apart = np.asarray(score - np.mean(score)) * np.sqrt(count / max(count - 1, 1))
-                sums.append((cluster, apart / len(cluster) / len(runs)))
-        values.append(value)
-    if not sums:
-        return Sum(0.0, 0.0, 0, np.array(values))
-    _, number = np.unique(np.concatenate([cluster for cluster, _ in sums]), return_inverse=True)
-    of_cluster = np.bincount(number, np.concatenate([part for _, part in sums]))
-    return Sum(float(np.mean(values)), float((of_cluster**2).sum()), len(of_cluster), np.array(values))
+        for j, those in models.items():
+            answers = [one for i in those.tolist() if (one := rows.get((i, j))) is not None]
+            if len(answers) < len(those):
+                return [Sum(np.nan, np.nan, 0, np.full(len(runs), np.nan))] * len(weights)
+            sample = answers[-1].sample
+            if (key := (j, id(sample))) not in clusters:
+                cluster = np.asarray(sample if groups is None else groups[sample])
+                kept = slice(None) if part is None else part[cluster]
+                clusters[key] = cluster[kept], kept
+            if not len(clusters[key][0]):
+                continue
+            hits = np.stack([one.right for one in answers])[:, clusters[key][1]]
+            values[:, s] += weights[:, those, j] @ hits.mean(1)
+            right[key] = right.get(key, 0) + hits  # seeds that test the same samples are one sum
+    if not right:
+        return [Sum(0.0, 0.0, 0, one) for one in values]
+    apart = []
+    for key, hits in right.items():
+        score, count = weights[:, models[key[0]], key[0]] @ hits, len(np.unique(clusters[key][0]))
+        scale = np.sqrt(count / max(count - 1, 1)) / hits.shape[1] / len(runs)  # count: what the mean is from
+        apart.append((score - score.mean(1, keepdims=True)) * scale)
+    number = np.unique(np.concatenate([clusters[key][0] for key in right]), return_inverse=True)[1]
+    squares = [(np.bincount(number, one) ** 2).sum() for one in np.concatenate(apart, 1)]
+    return [
+        Sum(float(np.mean(value)), float(square), int(number.max()) + 1, value)
+        for value, square in zip(values, squares, strict=True)
+    ]
 
 
 @dataclass(frozen=True)
@@ -308,7 +315,7 @@ def net_of(runs: Sequence[Run], control: Control, groups: Array | None) -> Net |
                        mix=zero, more_data=zero, p=1.0)  # fmt: skip
     if because := _unknown(years, len(changes), len(set(pairs.test.tolist())), control, count):
         return replace(net, because=because)
-    return _judged(net, over_samples(runs, pairs.cells(len(matrix)), groups), slopes, within)
+    return _judged(net, over_samples(runs, pairs.cells(len(matrix))[None], groups)[0], slopes, within)
 
 
 def _unknown(years: Floats | None, models: int, tests: int, control: Control, count: int) -> str:

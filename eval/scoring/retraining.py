@@ -57,20 +57,17 @@ def retrain_every(runs: Sequence[Run], groups: Array | None, every: Sequence[int
     tests = [j for j in range(first + max(every) - 1, len(tested)) if newest[j] >= max(every) - 1]
     if len(models) < 2 or not tests:
         return []
-    out: list[Cadence] = []
     fresh = np.zeros(tested.shape)
     fresh[newest[tests], tests] = 1 / len(tests)
     seconds = float(np.mean([run.about["seconds"] for run in runs])) / len(tested)
-    for k in every:
-        weights = np.zeros(tested.shape)
+    weights = np.zeros((len(every), *tested.shape))
+    for of, k in zip(weights, every, strict=True):
         for age in range(k):
-            weights[newest[tests] - age, tests] += 1 / k / len(tests)
-        reached, lost = (
-            interval(total.value, total.parts)[0]
-            for total in (net.over_samples(runs, w, groups) for w in (weights, fresh - weights))
-        )
-        out.append(Cadence(k, reached.of_share(), lost, 1 / k, seconds / k))
-    return out
+            of[newest[tests] - age, tests] += 1 / k / len(tests)
+    totals = net.over_samples(runs, np.concatenate([weights, fresh - weights]), groups)
+    bands = [interval(total.value, total.parts)[0] for total in totals]
+    found = zip(every, bands, bands[len(every) :], strict=False)
+    return [Cadence(k, reached.of_share(), lost, 1 / k, seconds / k) for k, reached, lost in found]
 
 
 def harder_data(runs: Sequence[Run], control: net.Control, groups: Array | None) -> Band | None:
@@ -97,9 +94,9 @@ def harder_data(runs: Sequence[Run], control: net.Control, groups: Array | None)
     half[np.unique(clusters)] = rng_for(0, "halves").permutation(np.arange(len(np.unique(clusters))) % 2)
     sums, falls = list[net.Sum](), list[Floats]()
     for part in (0, 1):
-        reached = [net.over_samples(group, mean, groups, half == part).value for group, _ in learners]
+        reached = [net.over_samples(group, mean[None], groups, half == part)[0].value for group, _ in learners]
         group, draws = learners[int(np.argmax(reached))]
-        sums.append(net.over_samples(group, slope, groups, half != part))
+        sums += net.over_samples(group, slope[None], groups, half != part)
         falls.append(np.array([float(np.nansum(slope * draw.matrix)) for draw in draws]))
     count = min(map(len, falls))
     of_draws = np.mean([fall[:count] for fall in falls], 0)

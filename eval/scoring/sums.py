@@ -8,7 +8,7 @@ that differences between them are paired. What other seeds would change is not d
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -114,62 +114,58 @@ class Sums:
     clusters: Any
     """groups that an interval is from, one number or for each part of it: with few, percentiles are too narrow"""
 
-    def present(self) -> npt.NDArray[np.bool_]:
-        """(G, *shape) whether a group has something of the last quantity in a cell."""
-        some = [(part != 0) for part in self.parts[-1]]
-        whole = sum(some[1:], some[0])
-        return np.asarray(whole if isinstance(whole, np.ndarray) else whole.toarray(), bool).reshape(-1, *self.shape)
-
     @property
     def seeds(self) -> int:
         """S."""
         return len(self.parts[0])
 
+    @cached_property
     def total(self) -> Floats:
         """(Q, S, *shape) of all groups."""
         whole = [[np.asarray(part.sum(0), np.float64).reshape(self.shape) for part in of] for of in self.parts]
         return np.stack([np.stack(of) for of in whole])
 
-    def weighted(self, weights: Array, seed: int | None = None) -> list[Array]:
-        """weights (B, G) → Q arrays (B, *shape), of one seed or all together."""
-        chosen = [of[seed] if seed is not None else sum(of[1:], of[0]) for of in self.parts]
-        return [np.asarray(weights.astype(part.dtype) @ part).reshape(-1, *self.shape) for part in chosen]
+    def weighted(self, weights: Array, seeds: slice | None = None) -> list[Array]:
+        """weights (B, G) → Q arrays (B, *shape), of all seeds together, or (k, B, *shape), of each of some seeds."""
+        found = []
+        for of in self.parts:
+            chosen = [sum(of[1:], of[0])] if seeds is None else of[seeds]
+            once = {id(part): np.asarray(weights.astype(part.dtype) @ part) for part in chosen}
+            one = np.stack([once[id(part)] for part in chosen]).reshape(-1, len(weights), *self.shape)
+            found.append(one[0] if seeds is None else one)
+        return found
 
 
 def summed(
-    parts: Sequence[Sequence[tuple[Answers, Array, Sequence[Array]]]], shape: tuple[int, ...], draws: Draws,
-    clusters: Any = None,
-) -> Sums:  # fmt: skip
-    """The sums of values of single answers. parts: for each seed, and each part of its tests, the answers (N,), the
-    cell (N,) of each, a number below the product of `shape`, and Q values (N,). clusters: as in `Sums`; None: all
-    groups that have a sample."""
-    size, quantities = int(np.prod(shape)), len(parts[0][0][2])
-    matrices: list[list[Any]] = [[] for _ in range(quantities)]
-    group_of: dict[int, Array] = {}
-    there = np.zeros(draws.groups, bool)
+    parts: Sequence[Sequence[tuple[Answers, Array]]], shape: tuple[int, ...], draws: Draws, clusters: Any = None
+) -> Sums:
+    """Right answers and samples. parts: for each seed, and each part of its tests, the answers (N,) and their cells
+    (N,), numbers below the product of `shape`. clusters: as in `Sums`; None: all groups that have a sample."""
+    size, there = (draws.groups, int(np.prod(shape))), np.zeros(draws.groups, bool)
+    alike: dict[tuple[int, ...], tuple[Array, Array, Any]] = {}  # seeds with the same tests have equally many samples
+    matrices = []
     for tests in parts:
-        for answers, *_ in tests:
-            if id(answers.sample) not in group_of:
-                group_of[id(answers.sample)] = draws.group_of(answers.sample)
-                there[group_of[id(answers.sample)]] = True
-        rows = np.concatenate([group_of[id(answers.sample)] for answers, *_ in tests])
-        cells = np.concatenate([cell for _, cell, _ in tests])
-        for q, of in enumerate(matrices):
-            values = np.concatenate([np.asarray(value[q]) for *_, value in tests])
-            of.append(_matrix(rows, cells, values, (draws.groups, size)))
-    whole = tuple(map(tuple, matrices))
-    return Sums(whole, shape, draws, int(there.sum()) if clusters is None else clusters)
+        key = tuple(id(one) for answers, cell in tests for one in (answers.sample, cell))
+        if key not in alike:
+            rows = np.concatenate([draws.group_of(answers.sample) for answers, _ in tests])
+            cells = np.concatenate([cell for _, cell in tests])
+            alike[key] = rows, cells, _matrix(rows, cells, np.ones(len(rows), bool), size)
+            there[rows] = True
+        rows, cells, samples = alike[key]
+        right = np.concatenate([answers.right for answers, _ in tests])
+        matrices.append((_matrix(rows, cells, right, size), samples))
+    return Sums(tuple(zip(*matrices, strict=True)), shape, draws, int(there.sum()) if clusters is None else clusters)
 
 
 def _matrix(rows: Array, cells: Array, values: Array, shape: tuple[int, int]) -> Any:
-    """(G, cells) sums of values (N,): float32 of counts; sparse where it is large and most are 0."""
-    kind, size = np.float64 if values.dtype.kind == "f" else np.float32, shape[0] * shape[1]
+    """(G, cells) sums of values (N,), float32; sparse where it is large and most are 0."""
+    size = shape[0] * shape[1]
     if size <= SMALL or len(values) > SPARSE * size:
-        return np.bincount(rows * shape[1] + cells, values, size).reshape(shape).astype(kind)
+        return np.bincount(rows * shape[1] + cells, values, size).reshape(shape).astype(np.float32)
     from scipy.sparse import coo_matrix
 
     some = values != 0
-    return coo_matrix((values[some].astype(kind), (rows[some], cells[some])), shape).tocsr()
+    return coo_matrix((values[some].astype(np.float32), (rows[some], cells[some])), shape).tocsr()
 
 
 @dataclass(frozen=True)
@@ -254,23 +250,31 @@ def drawn(f: Function, of: Sums, each: bool = False) -> dict[str, Drawn]:
     """What a function of the sums is, with other samples and seeds. f: Q arrays (..., *shape) → arrays (..., …) by
     name; NaN where a draw has no sample of a test. each: the value is the mean of the function over seeds; else the
     function of all seeds together."""
-    seeds, total = of.seeds, of.total()
+    seeds, total = of.seeds, of.total
     weights = of.draws.weights[: max(FEWEST, MOST // max(1, total[0, 0].size))]
     few = weights if each else weights[: max(2, min(SINGLES, len(weights)) // seeds)]
     with np.errstate(divide="ignore", invalid="ignore"):
         exact = f(*np.concatenate([total.sum(1, keepdims=True), total], 1))
-        single = [_evaluated(f, of, few, s) for s in range(seeds)] if each or seeds > 1 else []
-        whole = {} if each else _evaluated(f, of, weights, None)
+        single = _evaluated(f, of, few, each=True) if each or seeds > 1 else {}
+        whole = {} if each else _evaluated(f, of, weights, each=False)
     found = {}
     for name, value in exact.items():
-        of_seeds = np.stack([one[name] for one in single], 1) if single else np.zeros((0, *value[1:].shape))
+        of_seeds = np.moveaxis(single[name], 0, 1) if single else np.zeros((0, *value[1:].shape))
         samples = of_seeds.mean(1) if each else whole[name]
         found[name] = Drawn(value[1:].mean(0) if each else value[0], samples, value[1:], of_seeds, of.clusters)
     return found
 
 
-def _evaluated(f: Function, of: Sums, weights: Array, seed: int | None) -> Mapping[str, Array]:
-    """f of all replicates, computed in blocks that fit into a cache."""
+def _evaluated(f: Function, of: Sums, weights: Array, each: bool) -> Mapping[str, Array]:
+    """f of all replicates, (B, …), or of those of each seed, (S, B, …), computed in blocks that fit into a cache."""
     at_once = max(1, AT_ONCE // max(1, int(np.prod(of.shape))))
-    blocks = [f(*of.weighted(weights[low : low + at_once], seed)) for low in range(0, len(weights), at_once)]
-    return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+    step = max(1, at_once // max(1, len(weights)))
+    blocks = [weights[low : low + at_once] for low in range(0, len(weights), at_once)]
+    if not each:
+        return _joined([f(*of.weighted(block)) for block in blocks], 0)
+    groups = [slice(low, low + step) for low in range(0, of.seeds, step)]
+    return _joined([_joined([f(*of.weighted(block, of_seeds)) for block in blocks], 1) for of_seeds in groups], 0)
+
+
+def _joined(blocks: Sequence[Mapping[str, Array]], axis: int) -> Mapping[str, Array]:
+    return {name: np.concatenate([block[name] for block in blocks], axis) for name in blocks[0]}

@@ -172,10 +172,10 @@ def by_rank(*results: dict[str, Any], ties: Any, **more: Any) -> dict[str, Any]:
 def test_nobody_is_first_who_is_not_above_a_constant_answer() -> None:
     results = [result("er", 0.26), result("blind", 0.25, standing="blind")]
     found = of(by_rank(*results, ties=[[0, 1]])).texts()
-    assert found["headline"] == "No learner is above blind"
+    assert found["headline"] == "No learner is shown to be above blind"
     assert found["sentences"][0] == (
-        "Blind reaches 25.0 %; the best of 1 learner that see samples, er, reaches 26.0 % (24.0 to 28.0), "
-        "which is not above it."
+        "Blind reaches 25.0 %; the best of 1 learner seeing samples, er, reaches 26.0 % (24.0 to 28.0), "
+        "which is not shown to be better."
     )
 
 

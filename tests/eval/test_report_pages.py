@@ -1,5 +1,6 @@
 """The report as a site: pages of protocols, learners and streams; links lead somewhere; anybody can read it."""
 
+import cProfile
 import json
 import os
 import pickle
@@ -7,6 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -442,6 +444,33 @@ def test_a_process_without_the_samples_makes_the_same_document(aged, monkeypatch
     assert workers == len(os.sched_getaffinity(0))
     assert np.asarray(stream.steps[0]["train"].x).tobytes() not in sent
     assert json.dumps(plain(found)) == json.dumps(plain(expected))
+
+
+def test_a_report_costs_the_same_for_each_further_run() -> None:
+    """Calls of functions, which no processor makes fewer. Their number follows that of runs, since no run is compared
+    with each other one; and each test of a run costs a few, since it is counted once."""
+    stream = drifting()
+    (template,) = evaluate(stream, "clear-iid", "nearest-mean").runs
+    rng = np.random.default_rng(0)
+
+    def calls(seeds: int) -> int:
+        runs = []
+        for seed, learner in product(range(seeds), "abcd"):
+            told = [answers for row in template.rows if (answers := row.answers) is not None]
+            changed = [replace(one, predicted=np.where(rng.random(len(one)) < 0.8, one.label, 0)) for one in told]
+            tests = [
+                replace(row, n_correct=int(one.right.sum()), answers=one)
+                for row, one in zip(template.rows, changed, strict=True)
+            ]
+            runs.append(Run({**template.about, "learner": learner, "seed": seed}, tests))
+        with cProfile.Profile() as profile:
+            report.document_of(runs, rows.key_of(template.about), stream, few=True)
+        return sum(entry.callcount for entry in profile.getstats())
+
+    calls(2)  # imports
+    few, more, many = calls(5), calls(10), calls(40)
+    assert many - more < 1.1 * 6 * (more - few)
+    assert (many - more) / (4 * 30) < 90 * len(template.rows)
 
 
 def test_what_is_missing_is_said_once_not_for_each_run(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def lead_of(document: Document, references: Mapping[str, float], alone: str, wha
     share = "{:.1f} % ({:.1f} to {:.1f})".format(*values)
     of = f" of {len(seeing)} learners" if len(seeing) > 1 else ""
     if best["label"] not in above:
-        text = "No learner is shown to be above {}: {}. The best{} that look at samples is <strong>{}</strong>, {} {}."
+        text = "No learner is shown to be above {}: {}. The best{} looking at samples is <strong>{}</strong>, {} {}."
         return Lead(Markup(text).format(alone, known, of, best["label"], share, what), [])
     others = [name for name in tie if name in above and name != best["label"]]
     place = Markup(", the {}{}").format("best" if tie == [best["label"]] else "highest", of) if of else ""

@@ -21,7 +21,7 @@ def lead(document: Document) -> Lead | None:
     blind = [mean_of(SCORES[2], r) or 0.0 for r in document["results"] if r.get("standing") == "blind"]
     if not (known := [*references(document["results"]).values(), *blind]):
         return None
-    what = "of the new or the original samples, whichever is fewer"
+    what = "of the new samples or of the original ones, whichever share is lower"
     return lead_of(document, {"one answer for all samples": max(known)}, "a constant answer", what)
 
 

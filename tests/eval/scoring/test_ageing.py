@@ -609,8 +609,8 @@ def test_sums_are_those_of_each_drawn_sample(cells: int) -> None:
     place = np.repeat(np.arange(50), 4)
     draws = Draws(Resampling(20), place, 50)
     cell, hit = rng.integers(0, cells, 200), rng.random(200) < 0.5
-    answers = Answers(np.arange(200), hit, hit)
-    of = summed([[(answers, cell, (hit, np.ones(200, bool)))]], (cells,), draws)
+    answers = Answers(np.arange(200), np.ones(200, bool), hit)
+    of = summed([[(answers, cell)]], (cells,), draws)
     right, n = np.zeros((2, 20, cells))
     for b, weights in enumerate(draws.weights):
         for k in range(200):
@@ -626,7 +626,7 @@ def test_seeds_add_what_samples_of_single_seeds_do_not_explain() -> None:
     draws = Draws(Resampling(400), np.arange(n), n)
     for _ in range(60):
         hits = rng.random((3, n)) < 0.7
-        parts = [[(Answers(np.arange(n), hit, hit), np.zeros(n, int), (hit, np.ones(n, bool)))] for hit in hits]
+        parts = [[(Answers(np.arange(n), np.ones(n, bool), hit), np.zeros(n, int))] for hit in hits]
         one = drawn(lambda right, n: {"": right[..., 0] / n[..., 0]}, summed(parts, (1,), draws))[""]
         found.append([float(part) for part in one.variances()])
     of_samples, of_seeds, of_single = np.mean(found, 0)
@@ -640,7 +640,7 @@ def test_samples_in_order_are_joined_at_random() -> None:
     answers = Answers(np.arange(n), np.zeros(n, int), np.arange(n) >= n // 2)
     run = Run({"stream": {}}, [Row("0", n, n // 2, answers=answers)])
     draws = draws_of([run])
-    of = summed([[(answers, np.zeros(n, int), (np.arange(n) < n // 2, np.ones(n, bool)))]], (1,), draws)
+    of = summed([[(answers, np.zeros(n, int))]], (1,), draws)
     assert draws.groups == 512
     found = drawn(lambda right, n: {"": right[..., 0] / n[..., 0]}, of)[""]
     assert float(found.variances()[0]) == pytest.approx(0.25 / n, rel=0.25)

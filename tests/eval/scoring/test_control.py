@@ -151,7 +151,7 @@ def test_the_variance_over_samples_is_that_of_the_bootstrap() -> None:
     runs = evaluate(stream, "clear-iid", "nearest-mean", 2).runs
     weights = np.zeros((4, 4))
     weights[0, 2:], weights[[2, 3], [2, 3]] = -1, 1
-    found = over_samples(runs, weights, groups_of(stream))
+    (found,) = over_samples(runs, weights[None], groups_of(stream))
     draw, groups = np.random.default_rng(0), groups_of(stream)
     values = []
     for _ in range(3000):
