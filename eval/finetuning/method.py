@@ -11,13 +11,12 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
-import torch
 
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.finetuning import adapters, objectives
-from driftline.eval.finetuning.fit import Fitted, scores_of
+from driftline.eval.finetuning.fit import Fitted
 from driftline.eval.finetuning.modes import FROZEN_JOINT, LOW_RANK, SEARCHES, SIDES, Hyper, Method
-from driftline.eval.finetuning.objectives import Pull, Samples, decoded, fisher, pooled
+from driftline.eval.finetuning.objectives import Pull, Samples, fisher, pooled
 from driftline.eval.finetuning.search import Work, digest_of
 from driftline.eval.nets import build
 from driftline.eval.nets.chain import Net
@@ -279,8 +278,3 @@ def _between(method: Method, data: Data, work: Work, net: Net, hyper: Hyper) -> 
 
     by_information = importance if "fisher" in method.regulariser else None
     return adapters.between_times(net, hyper, method.regulariser, by_information)
-
-
-def scores(net: Net, x: Any, work: Work) -> Any:
-    """Scores (N, C) of the last time's model; x as in a stream."""
-    return scores_of(net, torch.from_numpy(decoded(x)).to(work.rules.device), work.rules.rule)

@@ -141,17 +141,13 @@ class Der(NetLearner):
         super().begin(task, rng)
         self.dark = samplers.Dark(self.memory or (samplers.ON_STREAMS if task.batch else 0), rng)
 
-    def rule(self) -> Rule:
-        """What is added to plain SGD."""
-        return Remember(self.dark, self.alpha, self.beta)
-
     def learn(self, x: Array, y: Labels) -> None:
         self.dark.limit = self.dark.limit or len(y)
-        self.train(x, y, rule=self.rule())
+        self.train(x, y, rule=Remember(self.dark, self.alpha, self.beta))
 
     def on_correction(self) -> Rule:
         self.dark.limit = self.dark.limit or samplers.ON_STREAMS
-        return self.rule()
+        return Remember(self.dark, self.alpha, self.beta)
 
 
 @dataclass

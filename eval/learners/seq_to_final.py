@@ -8,6 +8,7 @@ import numpy as np
 
 from driftline.curate.core.errors import IncompatibleStream
 from driftline.curate.core.executor import one_thread
+from driftline.curate.core.late import torch
 from driftline.eval.finetuning.modes import Method, Rules
 from driftline.eval.learner import Array, Guide, Labels, Learner, Needs, Task
 from driftline.eval.training.sgd_learner import Device, place
@@ -82,10 +83,12 @@ class ToFinal(Method, Learner):
         """Of the trained network (N, C) float32; zeros before anything was learned."""
         if self.net is None:
             return np.zeros((len(x), self.task.n_classes), np.float32)
-        from driftline.eval.finetuning import method as methods
+        from driftline.eval.finetuning.fit import scores_of
+        from driftline.eval.finetuning.objectives import decoded
 
         with one_thread():
-            return methods.scores(self.net, x, self.work).float().cpu().numpy()
+            samples = torch.from_numpy(decoded(x)).to(self.work.rules.device)
+            return scores_of(self.net, samples, self.work.rules.rule).float().cpu().numpy()
 
     def stored_bytes(self) -> int:
         """The network that answers."""

@@ -31,6 +31,7 @@ from driftline.eval.memory.knn_index import Memory
 from driftline.eval.training.sgd_learner import Budget, Device, batches_of, place
 
 CHUNK = 64  # samples predicted at once
+PROJECTIONS = r".*\.(query|value)(_proj)?|.*\.[qv]_(proj|lin)"  # names of query and value projections
 
 
 @dataclass
@@ -91,24 +92,15 @@ class Lora(Learner):
                 where = {"trust_remote_code": False, "local_files_only": alone}
                 base = transformers.AutoModelForSequenceClassification.from_pretrained(self.model, **where, **size)
                 self.reader: Any = transformers.AutoTokenizer.from_pretrained(self.model, **where)
-            except Exception as error:  # unpickling raises many kinds of exceptions
+                config = peft.LoraConfig(task_type=peft.TaskType.SEQ_CLS, target_modules=PROJECTIONS, **rank)
+                self.net: Any = peft.get_peft_model(base, config).to(self.place)
+            except Exception as error:  # unpickling raises many kinds of exceptions; it may have no such projections
                 raise not_loaded(self.model, error) from None
-            targets = self._targets(base)
-            config = peft.LoraConfig(task_type=peft.TaskType.SEQ_CLS, target_modules=targets, **rank)
-            self.net: Any = peft.get_peft_model(base, config).to(self.place)
         self.gradient_steps = 0
 
     def unused(self, task: Task) -> dict[str, str]:
         """Epochs under a budget of updates, the rate of corrections without any."""
         return task.budgeted("epochs") | task.of_corrections("correct_lr")
-
-    def _targets(self, base: Any) -> list[str]:
-        """Names of the query and value projections. Raises BadConfig if there are none."""
-        names = {name.rpartition(".")[2] for name, _ in base.named_modules()}
-        for pair in (("query_proj", "value_proj"), ("query", "value"), ("q_proj", "v_proj"), ("q_lin", "v_lin")):
-            if set(pair) <= names:
-                return list(pair)
-        raise BadConfig(f"{self.model} has no query and value projections that lora knows.")
 
     def _inputs(self, x: Array) -> dict[str, Any]:
         texts = [str(text) for text in x]

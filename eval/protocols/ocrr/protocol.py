@@ -57,13 +57,6 @@ def curve(rows: Sequence[Row], tested_on: str) -> tuple[list[int], list[float]]:
     return [row.corrections for row in tests], [row.n_correct / row.n for row in tests]
 
 
-def corrections_to(rows: Sequence[Row], share: float) -> float | None:
-    """Corrections at the first test at which novel accuracy is at least `share`; None: never, or before the first
-    correction, which measures no recovery."""
-    reached = [given for given, value in zip(*curve(rows, "novel"), strict=True) if value >= share]
-    return float(reached[0]) if reached and reached[0] else None
-
-
 def decisive(rows: Sequence[Row]) -> list[Row]:
     """The last tests, novel and original."""
     return [next(row for row in reversed(rows) if row.tested_on == name) for name in ("novel", "original")]
@@ -199,7 +192,10 @@ class Ocrr(Protocol):
         _, original = curve(rows, "original")
         on_stream = [row for row in rows if row.tested_on == "stream"]
         tests = [row for row in rows if row.tested_on == "novel"]
-        reached = {n: corrections_to(rows, n / 100) for n in TARGETS}
+        tests_of = list(zip(at, novel, strict=True))
+        firsts = {n: next((given for given, value in tests_of if value >= n / 100), 0) for n in TARGETS}
+        # None: never, or before the first correction, which measures no recovery
+        reached = {n: float(given) if given else None for n, given in firsts.items()}
         scores: dict[str, float | None] = {
             "novel": novel[-1],
             "original": original[-1],

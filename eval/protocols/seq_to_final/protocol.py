@@ -11,36 +11,16 @@ from pydantic import Field
 
 from driftline.curate.core.errors import BadConfig, IncompatibleStream
 from driftline.curate.core.seeding import rng_for
+from driftline.eval.engine import fused
 from driftline.eval.experiment.settings import NO_EFFECT
 from driftline.eval.finetuning.modes import Hyper, Rule, Rules
 from driftline.eval.learner import Learner, Task
 from driftline.eval.learners.online import chosen_rate
+from driftline.eval.nets import build
 from driftline.eval.outcomes import evaluate_split
 from driftline.eval.protocol import Protocol, Result, Roles, Score, bare, rehearsal, require, require_two
 from driftline.eval.rows import Row
 from driftline.stream_builder.stream import Step, Stream
-
-
-def check(stream: Stream, val_share: float = 0.0) -> None:
-    """Raise IncompatibleStream, naming step and split or class, if the protocol cannot run on the stream."""
-    require_two(stream, "seq-to-final needs history.", "Compose one with driftline stream compose.")
-    why = "seq-to-final chooses hyper-parameters on validation data of every step, never on test data."
-    way_out = (
-        "Make the stream with one (stream compose does, arrays name it in `split`), or take it from the training data: "
-        "--set val_share=0.2."
-    )
-    require(stream, ("train",) if val_share else ("train", "val"), why, way_out)
-    if val_share and not any(len(with_val(bare(step), val_share, 0)["train"]) for step in stream.steps):
-        problem = f"Validation takes all training data of {stream.name!r}."
-        raise IncompatibleStream(problem, "Expected more than one sample of a class in some step.", "Use longer steps.")
-    last = stream.steps[-1]
-    require(stream, ("test",), "seq-to-final tests on the last step.", steps=[last])
-    trained = np.bincount(last["train"].y, minlength=len(stream.classes))
-    tested_classes = np.unique(last["test"].y)
-    if len(lost := tested_classes[trained[tested_classes] == 0]):
-        problem = f"Class {stream.classes[int(lost[0])]!r} is in the last step's test and not in its training data."
-        expected = "Expected every class of the last step's test in its training data."
-        raise IncompatibleStream(problem, expected, "Use larger steps, or leave the class out.")
 
 
 def with_val(step: Step, share: float, seed: int) -> Step:
@@ -54,31 +34,6 @@ def with_val(step: Step, share: float, seed: int) -> Step:
         held_out[rows[: max(1, round(share * len(rows)))]] = True
     splits = {"train": train.take(np.flatnonzero(~held_out)), "val": train.take(np.flatnonzero(held_out))}
     return replace(step, splits=splits)
-
-
-def to_final(
-    stream: Stream, learner: Learner, per_step: bool, val_share: float = 0.0, seed: int = 0
-) -> Iterator[Row]:  # fmt: skip
-    """Row "final"; with per_step also one for each step that has a test split, by its number.
-
-    Raises IncompatibleStream for an oracle if the stream has no data for one.
-    """
-    begun = time.process_time()
-    steps = [with_val(step.visible(), val_share, seed) for step in stream.steps]
-    if learner.needs.oracle:
-        if stream.oracle is None:
-            problem = f"The stream {stream.name!r} has no data for an oracle."
-            expected = "It needs as many samples of the last distribution as the whole sequence has."
-            raise IncompatibleStream(problem, expected, "stream compose draws them.")
-        steps = [stream.oracle.visible()]
-    learner.learn_sequence(steps)
-    labels, last = np.concatenate([step["train"].y for step in steps]), len(stream.steps) - 1
-    at = {"learned_to": last, "seen": len(labels), "constant": int(np.bincount(labels).argmax())}
-    yield evaluate_split(learner, stream.steps[-1]["test"], "final", begun, **at)
-    if per_step:
-        for step in stream.steps:
-            if "test" in step.splits:
-                yield evaluate_split(learner, step["test"], str(step.index), begun, **at)
 
 
 RATES, DECAYS, DROPOUTS, ADJACENTS = (1e-3, 1e-4), (1e-4, 1e-2), (0.0, 0.5), (0.01, 0.1, 1.0)  # [spec, section 3]
@@ -144,19 +99,32 @@ class SeqToFinal(Protocol):
     def check(self, stream: Stream) -> None:
         """Raise IncompatibleStream for missing splits or classes, BadConfig for a network that is unknown or takes
         samples of another shape."""
-        from driftline.eval.nets import build
-
-        check(stream, self.val_share)
+        require_two(stream, "seq-to-final needs history.", "Compose one with driftline stream compose.")
+        why = "seq-to-final chooses hyper-parameters on validation data of every step, never on test data."
+        way_out = "Make the stream with one (stream compose does, arrays name it in `split`), or take it from the "
+        way_out += "training data: --set val_share=0.2."
+        require(stream, ("train",) if self.val_share else ("train", "val"), why, way_out)
+        if self.val_share and not any(len(with_val(bare(step), self.val_share, 0)["train"]) for step in stream.steps):
+            problem = f"Validation takes all training data of {stream.name!r}."
+            raise IncompatibleStream(
+                problem, "Expected more than one sample of a class in some step.", "Use longer steps."
+            )
+        last = stream.steps[-1]
+        require(stream, ("test",), "seq-to-final tests on the last step.", steps=[last])
+        trained = np.bincount(last["train"].y, minlength=len(stream.classes))
+        tested_classes = np.unique(last["test"].y)
+        if len(lost := tested_classes[trained[tested_classes] == 0]):
+            problem = f"Class {stream.classes[int(lost[0])]!r} is in the last step's test and not in its training data."
+            expected = "Expected every class of the last step's test in its training data."
+            raise IncompatibleStream(problem, expected, "Use larger steps, or leave the class out.")
         if stream.x_shape:  # learners of texts have networks of their own
             build(self.resolve(stream).network, len(stream.classes), stream.x_shape, rng_for(0))
 
     def resolve(self, stream: Stream) -> "SeqToFinal":
         """The same with a network, a precision, and numbers of epochs and fits."""
-        from driftline.eval.engine.fused import has_half
-
         images = len(stream.x_shape) == 3
         network = ("conv-1" if images else "linear") if self.network == "auto" else self.network
-        halves = images and self.fidelity == "clean" and has_half()
+        halves = images and self.fidelity == "clean" and fused.has_half()
         precision = ("bfloat16" if halves else "float32") if self.precision == "auto" else self.precision
         epochs = self.epochs or EPOCHS[self.budget]
         fits = self.fits or (FITS[self.budget] * len(stream.steps) if self.fidelity == "clean" else 0)
@@ -205,8 +173,24 @@ class SeqToFinal(Protocol):
         return {"told": about} if about else {}
 
     def run(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int = 0) -> Iterator[Row]:
-        """One row tested on "final"; with per_step, one on each step that has a test split."""
-        return to_final(stream, learner, self.per_step, self.val_share, seed)
+        """One row tested on "final"; with per_step, one on each step that has a test split. Raises IncompatibleStream
+        for an oracle if the stream has no data for one."""
+        begun = time.process_time()
+        steps = [with_val(step.visible(), self.val_share, seed) for step in stream.steps]
+        if learner.needs.oracle:
+            if stream.oracle is None:
+                problem = f"The stream {stream.name!r} has no data for an oracle."
+                expected = "It needs as many samples of the last distribution as the whole sequence has."
+                raise IncompatibleStream(problem, expected, "stream compose draws them.")
+            steps = [stream.oracle.visible()]
+        learner.learn_sequence(steps)
+        labels, last = np.concatenate([step["train"].y for step in steps]), len(stream.steps) - 1
+        at = {"learned_to": last, "seen": len(labels), "constant": int(np.bincount(labels).argmax())}
+        yield evaluate_split(learner, stream.steps[-1]["test"], "final", begun, **at)
+        if self.per_step:
+            for step in stream.steps:
+                if "test" in step.splits:
+                    yield evaluate_split(learner, step["test"], str(step.index), begun, **at)
 
     def score(self, rows: Sequence[Row], steps: int) -> Result:
         """final: share of right answers on the last step's test. measures: the same on each step that was tested."""
