@@ -28,6 +28,7 @@ RESNET18 = {  # [CLEAR, supplement 5]
     "net": "resnet18", "lr": 0.01, "weight_decay": 1e-5, "batch": 64, "epochs": 70, "decay_after": 30,
     "augment": "flip+crop",
 }  # fmt: skip
+NETWORKS: dict[str, dict[str, Any]] = {"linear": LINEAR, "linear-imagenet": IMAGENET, "mlp": MLP, "resnet18": RESNET18}
 CODE = {"scale": "none", "variant": "reference"}  # with what CLEAR's published numbers come from
 OF_CODE = {CLEAR: {"splits": "random"}, ("agem",): {"sample": "step"}}
 OCRR = {
@@ -48,14 +49,8 @@ def _near_future(**rules: int) -> Preset:
 
 
 PRESETS: dict[str, Preset] = {
-    "clear-linear": {STEPWISE: LINEAR},
-    "clear-linear-imagenet": {STEPWISE: IMAGENET},
-    "clear-mlp": {STEPWISE: MLP},
-    "clear-resnet18": {STEPWISE: RESNET18},
-    "clear-linear-code": {STEPWISE: LINEAR | CODE, **OF_CODE},
-    "clear-linear-imagenet-code": {STEPWISE: IMAGENET | CODE, **OF_CODE},
-    "clear-mlp-code": {STEPWISE: MLP | CODE, **OF_CODE},
-    "clear-resnet18-code": {STEPWISE: RESNET18 | CODE, **OF_CODE},
+    **{f"clear-{net}": {STEPWISE: settings} for net, settings in NETWORKS.items()},
+    **{f"clear-{net}-code": {STEPWISE: settings | CODE, **OF_CODE} for net, settings in NETWORKS.items()},
     "ocrr": {
         CORRECTED: OCRR,
         ("ewc",): {"strength": 1000.0},

@@ -45,7 +45,8 @@ def _groups(document: Document) -> Groups:
     )
     for result in document["results"]:
         settings = protocol_settings(document, result)
-        text = _text(settings) + "".join(f", {k}={settings[k]}" for k in differ if k not in NAMED)
+        text = "fidelity {fidelity}, budget {budget}, at most {epochs} epochs".format(**settings)
+        text += "".join(f", {k}={settings[k]}" for k in differ if k not in NAMED)
         groups.setdefault(text + ", networks of their own" * ("rules" in settings), []).append(result)
     return groups
 
@@ -210,11 +211,6 @@ def _mean(values: Sequence[float]) -> float | None:
 def _names(cells: Cells) -> list[str]:
     """Learners in the paper's order."""
     return sorted({n for row in cells.values() for n in row}, key=lambda n: (_place(n), n))
-
-
-def _text(settings: Mapping[str, Any]) -> str:
-    fidelity, budget, epochs = (settings[key] for key in NAMED)
-    return f"fidelity {fidelity}, budget {budget}, at most {epochs} epochs"
 
 
 def _numbers(found: set[int]) -> str:
