@@ -26,7 +26,9 @@ def is_nothing(column: pa.ChunkedArray, words: Collection[str] = NOTHING) -> pa.
         return pc.fill_null(pc.is_nan(column), True)
     if column.type not in TEXTS:
         return column.is_null()
-    plain = pc.utf8_lower(pc.utf8_trim_whitespace(column))
+    plain = pc.utf8_trim_whitespace(column)
+    short = pc.less_equal(pc.binary_length(plain), max(map(len, words)))  # others are not looked at
+    plain = pc.utf8_lower(pc.if_else(short, plain, "?"))
     return pc.or_(column.is_null(), pc.is_in(plain, pa.array(list(words), column.type)))
 
 
@@ -52,7 +54,8 @@ def text(column: pa.ChunkedArray, name: str, words: Collection[str] = NOTHING, r
 
 def whole_numbers(cells: pa.ChunkedArray) -> pa.ChunkedArray:
     """(N,) texts of ids or classes: `1.0`, as tables with empty cells write it, is 1."""
-    return pc.replace_substring_regex(cells, r"^([+-]?\d+)\.0$", r"\1")
+    some = pc.any(pc.ends_with(cells, ".0")).as_py()
+    return pc.replace_substring_regex(cells, r"^([+-]?\d+)\.0$", r"\1") if some else cells
 
 
 def number(column: pa.ChunkedArray, name: str, row: int = 1) -> pa.ChunkedArray:
@@ -136,10 +139,9 @@ def not_utf8(column: pa.ChunkedArray) -> list[int]:
     """Places of texts or bytes that are not UTF-8; of other columns none."""
     if not (column.type in TEXTS or pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)):
         return []
-    column = column.cast(pa.large_binary())
     try:
-        column.cast(pa.large_string())
+        (column if column.type in TEXTS else column.cast(pa.large_string())).validate(full=True)
     except pa.ArrowInvalid:
-        cells = enumerate(column.to_pylist())
+        cells = enumerate(column.cast(pa.large_binary()).to_pylist())
         return [i for i, cell in cells if cell and cell.decode("utf-8", "replace").encode() != cell]
     return []

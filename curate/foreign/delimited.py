@@ -5,11 +5,21 @@ import io
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
 
 from driftline.curate.core.errors import BadInput, reason
-from driftline.curate.foreign.documents import read_text
-from driftline.curate.foreign.limits import CELL, ROW_LINES
+from driftline.curate.foreign.documents import check_encoding, read_text
+from driftline.curate.foreign.limits import CELL, PART, ROW_LINES
+
+BLOCK = 8 << 20  # bytes of lines that are read at a time
+MARK = b"\xef\xbb\xbf"  # of UTF-8
+END = 10  # a line feed; numpy counts four times as fast as bytes
 
 
 @dataclass(frozen=True)
@@ -19,18 +29,156 @@ class Fault:
     reason: str
     """unclosed_quote or wrong_column_count"""
     raw: str
+    line: int = 0
+    """of the file, from 1"""
 
 
-def rows_of_lines(lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, list[str] | Fault]]:
-    """(number of its last line, cells) of the header, if there is one, and of each row; empty lines are skipped.
+class Part(NamedTuple):
+    """Some rows of a file."""
 
-    A quoted cell may have several lines, unless all between its first and its last one have the header's number of
-    separators: then nothing closes the quote, its line is a fault, and the next one is read again. Between tabs, a
+    table: pa.Table
+    """texts; a column with bytes that are not UTF-8 is binary"""
+    faults: dict[int, Fault]
+    """row of the table, which is null → why"""
+
+
+class DelimitedFile:
+    """A CSV or TSV file with a header, in parts of some megabytes.
+
+    Arrow reads a block of lines in which each line is a row; others are read line by line, by `rows_of_lines`. Raises
+    BadInput for text in UTF-16, and for a line or cell that is too long.
+    """
+
+    def __init__(self, file: IO[bytes], path: Path, delimiter: str = "") -> None:
+        """delimiter: "" is a tab for .tsv, else the most frequent one of the header."""
+        self._file, self._path = file, path
+        self._rest = file.read(BLOCK)  # what is read and in no part yet
+        check_encoding(self._rest[:4], path)
+        self._rest = self._rest.removeprefix(MARK)
+        self._line = 0  # lines before `_rest`
+        first = self._rest.lstrip(b"\r\n").splitlines()[:1]
+        usual = "\t" if path.suffix.lower() == ".tsv" else max(",;\t|", key=b"".join(first).decode("latin-1").count)
+        self.delimiter = delimiter or usual
+        self.header: list[str] = []
+        rows, _ = self._line_by_line(self._block(), 1)
+        self.header = rows[0] if rows else []
+
+    def parts(self, columns: Sequence[str] | None = None) -> Iterator[Part]:
+        """All rows in order. columns: of the header; None: all."""
+        places = [*range(len(self.header))] if columns is None else [self.header.index(name) for name in columns]
+        names = [self.header[place] for place in places]
+        while block := self._block():
+            faults: dict[int, Fault] = {}
+            arrays = self._at_once(block, places)
+            if arrays is None:
+                rows, faults = self._line_by_line(block)
+                arrays = [texts_of([None if row is None else row[place] for row in rows]) for place in places]
+            yield Part(pa.Table.from_arrays(arrays, names), faults)
+
+    def _block(self) -> bytes:
+        """Whole lines, the last one with or without its end; b"" at the end of the file."""
+        data, end = self._rest, 0
+        while not end:
+            if len(data) > PART:
+                raise self._damage(self._line, f"a line of more than {PART:,} bytes")
+            piece = self._file.read(BLOCK)
+            data += piece
+            end = max(data.rfind(b"\n"), data.rfind(b"\r", 0, -1)) + 1 if piece else len(data)
+            if not piece:
+                break
+        self._rest = data[end:]
+        return data[:end]
+
+    def _at_once(self, block: bytes, places: Sequence[int]) -> list[Any] | None:
+        """Texts (N,) of some columns; None unless Arrow and `rows_of_lines` read the same."""
+        ends, quoted = np.count_nonzero(np.frombuffer(block, np.uint8) == END), b'"' in block
+        lines = int(ends) + (not block.endswith(b"\n"))
+        lone = b"\r" in block and block.count(b"\r") != block.count(b"\r\n")
+        if lone or (quoted and self.delimiter == "\t"):
+            return None
+        names = list(map(str, range(len(self.header))))
+        try:
+            table = pacsv.read_csv(
+                pa.BufferReader(block),
+                pacsv.ReadOptions(use_threads=False, block_size=len(block), column_names=names),
+                pacsv.ParseOptions(delimiter=self.delimiter, quote_char='"' if quoted else False),
+                pacsv.ConvertOptions(
+                    column_types=dict.fromkeys(names, pa.binary()), include_columns=[names[place] for place in places]
+                ),
+            )
+        except (pa.ArrowInvalid, ValueError):  # lines with more cells or fewer; a separator that Arrow has not
+            return None
+        if quoted and len(table) != lines:
+            return None
+        self._line += lines
+        return [_as_text(table[names[place]]) for place in places]
+
+    def _damage(self, line: int, why: str) -> BadInput:
+        return BadInput(f"{self._path} cannot be read after line {line:,} ({why}).", "Expected one row a line.")
+
+    def _line_by_line(self, block: bytes, most: int = 0) -> tuple[list[Any], dict[int, Fault]]:
+        """The rows that begin in the block, None for a fault, and the faults. Lines behind them are left in `_rest`.
+        most: rows, 0: all."""
+        lines: list[bytes] = block.splitlines(keepends=True)
+        whole, number = len(lines), 0
+        rows: list[list[str] | None] = []
+        faults: dict[int, Fault] = {}
+
+        def fed() -> Iterator[str]:
+            for place in count():
+                if place == len(lines):
+                    lines.extend(self._block().splitlines(keepends=True))
+                if place == len(lines):
+                    return
+                yield lines[place].decode("utf-8", "surrogateescape")
+
+        try:
+            for number, cells in rows_of_lines(fed(), self.delimiter, self.header or None):
+                if isinstance(cells, Fault):
+                    faults[len(rows)] = Fault(cells.reason, cells.raw, self._line + number)
+                rows.append(None if isinstance(cells, Fault) else cells)
+                if number >= whole or len(rows) == most:
+                    break
+            else:
+                number = len(lines)
+        except csv.Error as error:
+            raise self._damage(self._line + number, reason(error)) from None
+        self._line += number
+        self._rest = b"".join(lines[number:]) + self._rest
+        return rows, faults
+
+
+def texts_of(cells: Sequence[Any]) -> pa.Array:
+    """(N,) texts, or lists of texts if there is one; bytes that are not UTF-8, as surrogate escapes, stay bytes."""
+    if any(isinstance(cell, list) for cell in cells):
+        return pa.array([cell.split(",") if isinstance(cell, str) else cell for cell in cells], pa.list_(pa.string()))
+    try:
+        return pa.array(cells, pa.string())
+    except UnicodeEncodeError:
+        return pa.array([cell and cell.encode("utf-8", "surrogateescape") for cell in cells], pa.binary())
+
+
+def _as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Bytes as text, if all are UTF-8."""
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowInvalid:
+        return column
+
+
+def rows_of_lines(
+    lines: Iterable[str], delimiter: str, header: Sequence[str] | None = None
+) -> Iterator[tuple[int, list[str] | Fault]]:
+    """(number of its last line, cells) of each row; empty lines are skipped. header: None is the first row.
+
+    A quoted cell may have several lines, unless all between its first and its last one (of two, both, from three
+    columns on) have the header's number of separators: then nothing closes the quote, its line is a fault, and the next
+    one is read again. Between tabs, a
     quote that does not open and close a cell is a character. Separators at the end of a line are no cell. Raises
     csv.Error for a cell beyond CELL.
     """
     csv.field_size_limit(CELL)
-    waiting, rest, number, header = deque[str](), iter(lines), 0, None
+    waiting, rest, number = deque[str](), iter(lines), 0
     while (line := waiting.popleft() if waiting else next(rest, None)) is not None:
         record, number = [line], number + 1
         cells = line.rstrip("\r\n").split(delimiter)
@@ -48,7 +196,8 @@ def rows_of_lines(lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, l
             yield number, header
             continue
         cells = _fitted(cells, header)
-        whole, inner = closed and len(cells) == len(header), record[1:-1]
+        whole = closed and len(cells) == len(header)
+        inner = record[1:-1] if len(record) > 2 or len(header) < 3 else record
         swallowed = bool(inner) and all(part.count(delimiter) == len(header) - 1 for part in inner)
         if len(record) > 1 and (swallowed or not whole):
             waiting.extendleft(reversed(record[1:]))

@@ -53,6 +53,10 @@ class Times(NamedTuple):
     precision: Codes
     """(N,) of `SECOND` … `YEAR`"""
 
+    def slice(self, first: int, size: int) -> "Times":
+        """Some rows."""
+        return Times(*(of[first : first + size] for of in self))
+
     @property
     def last(self) -> Ints:
         """(N,) the last second that each may be."""
@@ -241,6 +245,12 @@ def _of_texts(cells: pa.ChunkedArray, scale: int) -> Times:
         some = cells.take(pa.array(rows))
         kind = pa.float64() if pc.any(pc.match_substring(some, ".")).as_py() else pa.int64()
         value[rows], form[rows] = _of_numbers(pc.replace_substring(some, "+", "").cast(kind), scale)
+    if len(rows) + cells.null_count == len(cells):
+        return Times(value, form, precision)
+    with suppress(pa.ArrowInvalid):  # all are ISO 8601 without a zone, or Arrow refuses the first other one
+        value, form = _filled(cells.cast(pa.timestamp("s"))), np.where(form == NO_TIME, NO_TIME, PLAIN).astype(np.int8)
+        precision[np.asarray(pc.fill_null(pc.equal(pc.utf8_length(cells), 10), False))] = DAY
+        return Times(value, form, precision)
     cells = pc.replace_substring_regex(cells, r"(:\d\d)[.,]\d+", r"\1")  # parts of a second
     cells = pc.replace_substring_regex(cells, " ?(UTC|GMT)$", "Z")
     numbers = pc.match_substring_regex(cells, STAMP)

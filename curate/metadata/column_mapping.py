@@ -14,10 +14,11 @@ import pyarrow.compute as pc
 from driftline.curate.core.errors import BadInput
 from driftline.curate.foreign import cells, time_cells
 from driftline.curate.foreign.cells import NO_LABEL, NOTHING
-from driftline.curate.foreign.names import in_either_form
-from driftline.curate.foreign.time_cells import NO_TIME, UNREADABLE, TimeColumn
-from driftline.curate.metadata.columns import FLICKR_LICENCES, TimeUnit, id_of_address, printable, safe_id
-from driftline.curate.metadata.schema import records_with
+from driftline.curate.foreign.delimited import Fault
+from driftline.curate.foreign.names import RESERVED, in_either_form
+from driftline.curate.foreign.time_cells import NO_TIME, UNREADABLE, TimeColumn, Times
+from driftline.curate.metadata.columns import FLICKR_LICENCES, ID, TimeUnit, id_of_address, printable, safe_id
+from driftline.curate.metadata.schema import as_mask, records_with, whole
 
 TIME_FAULTS = {"until": "bad_upload_time", "uploaded": "bad_upload_time", "taken": "bad_capture_time"}
 DEGREES = {"longitude": 180.0, "latitude": 90.0}
@@ -32,10 +33,8 @@ SHOWN = 10  # notes
 class Reading:
     """How the columns of a whole table are read."""
 
-    units: Mapping[str, str] = field(default_factory=dict)
-    """uploaded, until, taken → unit of their numbers"""
-    time_format: str | None = None
-    """of texts of times"""
+    times: Mapping[str, Times] = field(default_factory=dict)
+    """uploaded, until, taken → of all rows"""
     notes: tuple[str, ...] = ()
     """sentences for people"""
     licence_names: str | None = None
@@ -66,87 +65,111 @@ def survey(
         if "id" in columns:
             _refuse_rounded(_readable(table[columns["id"]]), name, row)
         row += len(table)
-    unreadable = {role: column.whole()[1] for role, column in times.items()}
+    read = {role: column.whole() for role, column in times.items()}
     notes = [
         f"{role} is stated and cannot be read in {bad.count:,} rows, the first is {bad.first_text!r} in row "
         f"{bad.first_row:,}."
-        for role, bad in unreadable.items()
+        for role, (_, bad) in read.items()
         if bad.count
     ]
     if licences:
         way_out = "if they are Flickr's, set collection.licence_names: flickr; else write names"
         notes.append(f"licence is a number in {licences.total():,} rows, such as {min(licences)}: {way_out}.")
     notes += cells.alike({label: f"{photos:,} photos" for label, photos in labels.items()})
-    units = {role: column.unit for role, column in times.items()}
-    return Reading(units, time_format, tuple(notes[:SHOWN]), licence_names)
+    return Reading({role: all_rows for role, (all_rows, _) in read.items()}, tuple(notes[:SHOWN]), licence_names)
 
 
 def records_of(
     table: pa.Table, columns: Mapping[str, str], first: int, root: Path, reading: Reading | None = None,
-    faults: Mapping[int, tuple[str, str]] | None = None, image: Callable[[int], tuple[str, str]] | None = None,
+    faults: Mapping[int, Fault] | None = None, image: Callable[[int], tuple[str, str]] | None = None,
 ) -> pa.RecordBatch:  # fmt: skip
     """A batch of records, with `fault` and `raw` in place of a row that cannot be read.
 
     table: N rows of a file. columns: column of the collection → of the table. first: number of the first row. root:
-    paths are relative to it and stay below it. reading: of the whole table, by `survey`. faults: row → fault and raw
-    text, of rows that hold nothing else. image: row → id and path of an image inside the table.
+    paths are relative to it and stay below it. reading: of the whole table, by `survey`. faults: row → what is in its
+    place, of rows that hold nothing else. image: row → id and path of an image inside the table.
 
     A year, month or day is one until its last second. The id defaults to path or url. Tags are a list, or text with
     commas. Raises BadInput for columns of records, and of lists of several.
     """
-    size, bad = len(table), {row: why for row, (why, _) in (faults or {}).items()}
+    faults = faults or {}
+    size, bad = len(table), {row: fault.reason for row, fault in faults.items()}
 
-    def fault(rows: Iterable[int], why: str) -> None:
+    def fault(rows: Any, why: str) -> None:
+        """rows: mask (N,), or numbers of rows."""
+        if isinstance(rows, pa.ChunkedArray | pa.Array):
+            rows = np.flatnonzero(as_mask(rows))
         for row in rows:
             bad.setdefault(int(row), why)
 
-    out: dict[str, Any] = {"row": range(first, first + size), "media": ["photo"] * size}
+    out: dict[str, Any] = {"row": pa.array(np.arange(first, first + size)), "media": pa.repeat("photo", size)}
     for name, column in columns.items():
         fault(cells.not_utf8(table[column]), "not_utf8")
         values = _readable(table[column])
         if name in TIME_FAULTS:
-            unit, written = (reading.units.get(name, "s"), reading.time_format) if reading else ("s", None)
-            out[name] = time_cells.parsed(values, name, unit, written).dated(unit)
+            out[name] = (
+                reading.times[name].slice(first, size) if reading else time_cells.parsed(values, name).dated("s")
+            )
         elif name in DEGREES:
             out[name], wrong = cells.numbers(values, name)
-            beyond = pc.fill_null(pc.greater(pc.abs(out[name]), DEGREES[name]), False)
-            fault([*wrong, *np.flatnonzero(np.asarray(beyond))], "bad_coordinate")
+            fault(wrong, "bad_coordinate")
+            fault(pc.greater(pc.abs(out[name]), DEGREES[name]), "bad_coordinate")
         elif name == "tags":
-            listed = pa.types.is_list(values.type)
-            lists = values.cast(pa.list_(pa.string())) if listed else pc.split_pattern(cells.text(values, name), ",")
-            out[name] = [tags and ",".join(quote_plus(tag.strip()) for tag in tags if tag and tag.strip())
-                         for tags in lists.to_pylist()]  # fmt: skip
+            out[name] = _tags(values)
         else:
             out[name] = _text(values, name)
-            long = pc.fill_null(pc.greater(pc.binary_length(out[name]), LONGEST_TEXT), False)
-            fault(np.flatnonzero(np.asarray(long)), "text_too_long")
-            out[name] = out[name].to_pylist()
+            fault(pc.greater(pc.binary_length(out[name]), LONGEST_TEXT), "text_too_long")
     if "licence" in out and reading and reading.licence_names:
         numbered = {str(number): names for number, names in enumerate(FLICKR_LICENCES)}
-        pairs = [numbered.get((text or "").removesuffix(".0"), (text, None)) for text in out["licence"]]
+        pairs = [numbered.get((text or "").removesuffix(".0"), (text, None)) for text in out["licence"].to_pylist()]
         out |= dict(zip(("licence", "licence_url"), map(list, zip(*pairs, strict=True)), strict=True))
-    named = out["id"] if "id" in columns else out.get("path") or [None] * size
+    named = out["id"] if "id" in columns else out.get("path")
     if "path" in columns:
-        out["path"] = [None if path is None else str(in_either_form(root, path).resolve()) for path in out["path"]]
+        paths = [
+            None if path is None else str(in_either_form(root, path).resolve()) for path in out["path"].to_pylist()
+        ]
         inside = str(root).rstrip("/") + "/"
-        fault((i for i, path in enumerate(out["path"]) if path is not None and not path.startswith(inside)),
-              "path_outside_root")  # fmt: skip
+        out["path"] = pa.array(paths, pa.string())
+        fault(pc.invert(pc.starts_with(out["path"], inside)), "path_outside_root")
     if image is not None:
         images = [image(i) for i in range(size)]
         out["path"] = [path for _, path in images]
-        named = named if "id" in columns else [name for name, _ in images]
+        named = named if "id" in columns else pa.array([name for name, _ in images], pa.string())
     _set_times(out, fault)
-    urls = out.get("url") or [None] * size
-    out["id"] = [safe_id(name) if name else id_of_address(url) if url else None
-                 for name, url in zip(named, urls, strict=True)]  # fmt: skip
-    fault((i for i, identifier in enumerate(out["id"]) if identifier is None), "bad_id")
-    raw = {row: text for row, (_, text) in (faults or {}).items()}
-    for i in bad.keys() - raw.keys():
-        raw[i] = str({name: cells.shown(table[name][i]) for name in columns.values()})
-    return records_with(out, {i: (why, printable(raw[i])) for i, why in bad.items()}, size)
+    out["id"] = _ids(pa.nulls(size, pa.string()) if named is None else whole(named), out.get("url"))
+    fault(pc.is_null(out["id"]), "bad_id")
+    shown = {row: fault.raw for row, fault in faults.items()}
+    for i in bad.keys() - shown.keys():
+        shown[i] = str({name: cells.shown(table[name][i]) for name in columns.values()})
+    return records_with(out, {i: (why, printable(shown[i])) for i, why in bad.items()}, size)
 
 
-def _set_times(out: dict[str, Any], fault: Callable[[Iterable[int], str], None]) -> None:
+def _tags(column: pa.ChunkedArray) -> pa.Array:
+    """(N,) comma lists, each tag plus-encoded. column: lists, or texts with commas."""
+    listed = pa.types.is_list(column.type)
+    lists = whole(column.cast(pa.list_(pa.string())) if listed else pc.split_pattern(cells.text(column, "tags"), ","))
+    tags, row = pc.utf8_trim_whitespace(pc.list_flatten(lists)), pc.list_parent_indices(lists)
+    there = pc.fill_null(pc.not_equal(tags, ""), False)
+    tags, row = tags.filter(there), row.filter(there).to_numpy()
+    odd = pc.invert(pc.match_substring_regex(tags, r"^[A-Za-z0-9_.~-]*$"))
+    tags = pc.replace_with_mask(tags, odd, pa.array(map(quote_plus, tags.filter(odd).to_pylist()), pa.string()))
+    ends = np.cumsum(np.bincount(row, minlength=len(lists)))
+    joined = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, *ends], pa.int32()), tags), ",")
+    return pc.if_else(lists.is_valid(), joined, None)
+
+
+def _ids(named: pa.Array, urls: pa.ChunkedArray | None) -> pa.Array:
+    """(N,) ids of names, else of addresses; null: there is neither."""
+    plain = pc.and_(pc.match_substring_regex(named, f"^({ID.pattern})$"),
+                    pc.invert(pc.match_substring_regex(named, f"(?i)^({RESERVED.pattern})$")))  # fmt: skip
+    odd = pc.invert(pc.fill_null(plain, False))
+    addresses = pc.array_filter(whole(urls), odd).to_pylist() if urls is not None else [None] * pc.sum(odd).as_py()
+    ids = [safe_id(name) if name else id_of_address(url) if url else None
+           for name, url in zip(named.filter(odd).to_pylist(), addresses, strict=True)]  # fmt: skip
+    return pc.replace_with_mask(named, odd, pa.array(ids, pa.string()))
+
+
+def _set_times(out: dict[str, Any], fault: Callable[[Any, str], None]) -> None:
     """Times as columns of seconds; `until` is set where `uploaded` is no moment."""
     uploaded, until = out["uploaded"], out.pop("until", None)
     for name, times in (("until", until), ("uploaded", uploaded), ("taken", out.get("taken"))):
@@ -177,7 +200,7 @@ def _text(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
         column = pc.list_element(pc.if_else(pc.greater(pc.list_value_length(column), 0), column, None), 0)
     words = (*NOTHING, *NO_LABEL) if name == "label" else NOTHING
     column = pc.replace_substring(cells.text(_readable(column), name, words), "\x00", "\ufffd")
-    if name in ("title", "caption"):
+    if name in ("title", "caption") and (pc.max(pc.binary_length(column)).as_py() or 0) > LONGEST_TITLE:
         return pc.utf8_slice_codeunits(column, 0, LONGEST_TITLE)
     return cells.whole_numbers(column) if name in WHOLE else column
 

@@ -69,7 +69,8 @@ def records_with(columns: Mapping[str, Any], faults: Mapping[int, tuple[str, str
             values = pa.nulls(size, kind) if values is None else pa.array(values, kind)
         arrays[name] = values if good is None or name == "row" else pc.if_else(good, values, None)
     for place, name in enumerate(("fault", "raw")):
-        arrays[name] = pa.array([faults[i][place] if i in faults else None for i in range(size)], pa.string())
+        texts = [faults[i][place] if i in faults else None for i in range(size)] if faults else pa.nulls(size)
+        arrays[name] = pa.array(texts, pa.string())
     return pa.RecordBatch.from_arrays(list(arrays.values()), schema=SOURCE)
 
 

@@ -1,6 +1,5 @@
 """Tables of photos: CSV, JSON lines, Parquet, folders of Hugging Face `datasets`; each row a file, URL or image."""
 
-import csv
 import gzip
 import io
 import json
@@ -10,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -20,7 +19,6 @@ from driftline.curate.core.atomic_io import json_value
 from driftline.curate.core.errors import BadInput, MissingFile, reason
 from driftline.curate.core.files import is_utf8
 from driftline.curate.core.settings import PLACE, PathText
-from driftline.curate.foreign.delimited import Fault, rows_of_lines
 from driftline.curate.foreign.documents import check_encoding
 from driftline.curate.metadata.columns import TimeUnit, check_columns, check_names
 from driftline.curate.sources.base import HERE, FileSource, Workplace
@@ -28,6 +26,7 @@ from driftline.curate.sources.base import HERE, FileSource, Workplace
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from driftline.curate.foreign.delimited import Fault, Part
     from driftline.curate.metadata.column_mapping import Reading
 
 READ = 16_384  # rows that are read at a time
@@ -42,8 +41,8 @@ class Piece:
     table: "pa.Table"
     root: Path
     """folder that paths start from"""
-    faults: Mapping[int, tuple[str, str]] = field(default_factory=dict)
-    """row → fault and raw text"""
+    faults: "Mapping[int, Fault]" = field(default_factory=dict)
+    """row, which is null → what is in its place"""
     image: Callable[[int], tuple[str, str]] | None = None
     """row → id and path of the image inside the table; None: images are files or addresses"""
 
@@ -126,80 +125,61 @@ class Delimited(TableSource):
         """The columns that are asked for, as text, and what is no row."""
         (path,) = self.inputs(at)
         root, row = path.parent if self.root is None else at.path(self.root), 0
+        opener: Callable[..., Any] = gzip.open if path.suffix == ".gz" else open
         try:
-            with _open_text(path) as file:
-                if path.name.removesuffix(".gz").endswith((".jsonl", ".ndjson")):
-                    rows = self._json(file, path)
-                else:
-                    first, lines = file.readline(), list(islice(file, READ))
-                    while (table := self._plain(first, lines, path)) is not None:
-                        yield Piece(table, root)
-                        row += len(table)
-                        lines = list(islice(file, READ))
-                    rows = self._csv(chain([first], lines, file), path)
-                while part := list(islice(rows, READ)):
-                    yield self._piece(part, root)
-                    row += len(part)
-        except (csv.Error, EOFError, OSError, zlib.error) as error:
+            with opener(path, "rb") as file:
+                is_json = path.name.removesuffix(".gz").endswith((".jsonl", ".ndjson"))
+                for part in self._json(file, path) if is_json else self._csv(file, path):
+                    yield Piece(part.table, root, part.faults)
+                    row += len(part.table)
+        except (EOFError, OSError, zlib.error) as error:
             raise BadInput(f"{path} cannot be read after row {row:,} ({reason(error)}).") from None
 
-    def _plain(self, header: str, lines: list[str], path: Path) -> "pa.Table | None":
-        """Lines as `_csv` reads them, in a tenth of the time; None unless each is a row without quotes."""
+    def _csv(self, file: IO[bytes], path: Path) -> "Iterator[Part]":
+        from driftline.curate.foreign.delimited import DelimitedFile
+
+        table = DelimitedFile(file, path, self.delimiter)
+        if not any(table.header):
+            raise BadInput(f"The file {path} is empty.", "Expected a header line and one row a photo.")
+        check_names(path, table.header, self.columns, WAY_OUT)
+        yield from table.parts(sorted(set(self.columns.values())))
+
+    def _json(self, file: IO[bytes], path: Path) -> "Iterator[Part]":
         import pyarrow as pa
 
-        text = "".join([header, *lines]).replace("\r\n", "\n")
-        width = header.count(self.delimiter) + 1
-        plain = lines and width > 1 and '"' not in text and "\r" not in text and is_utf8(text)
-        if not plain or any(line.count(self.delimiter) != width - 1 for line in lines):
-            return None
-        cells = text.removesuffix("\n").replace("\n", self.delimiter).split(self.delimiter)
-        check_names(path, cells[:width], self.columns, WAY_OUT)
-        place = {name: cells.index(name) for name in sorted(set(self.columns.values()))}
-        return pa.table({name: pa.array(cells[width + i :: width], pa.string()) for name, i in place.items()})
+        from driftline.curate.foreign.delimited import Fault, Part, texts_of
 
-    def _csv(self, file: Iterator[str], path: Path) -> Iterator[dict[str, Any] | Fault]:
-        rows = rows_of_lines(file, self.delimiter)
-        header: Any = next((cells for _, cells in rows), [])
-        if not any(header):
-            raise BadInput(f"The file {path} is empty.", "Expected a header line and one row a photo.")
-        check_names(path, header, self.columns, WAY_OUT)
-        for _, cells in rows:
-            yield cells if isinstance(cells, Fault) else dict(zip(header, cells, strict=True))
-
-    def _json(self, file: IO[str], path: Path) -> Iterator[dict[str, Any] | Fault]:
-        seen: set[str] = set()
-        several = {self.columns.get("title"), self.columns.get("caption")}  # of which the first counts
-        for line in file:
-            try:
-                value = json.loads(line) if is_utf8(line) else None
-            except (ValueError, RecursionError):
-                value = None
-            if not isinstance(value, dict):
-                yield Fault("bad_json" if is_utf8(line) else "not_utf8", line.rstrip("\n"))
-                continue
-            seen |= value.keys()
-            cells = {name: _as_written(value.get(name), name in several) for name in self.columns.values()}
-            lists = {name for name, cell in cells.items() if isinstance(cell, list)} - {self.columns.get("tags")}
-            odd = lists or any(isinstance(cell, dict) for cell in cells.values())
-            yield Fault("unreadable_value", line.rstrip("\n")) if odd else cells
+        check_encoding(file.read(4), path)
+        file.seek(0)
+        text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="surrogateescape", newline="")
+        lines, seen, names = filter(str.strip, text), set[str](), sorted(set(self.columns.values()))
+        while some := list(islice(lines, READ)):
+            rows, faults = [], {}
+            for row, line in enumerate(some):
+                cells, why = self._cells(line, seen)
+                rows.append(cells)
+                if why:
+                    faults[row] = Fault(why, line.rstrip("\n"))
+            yield Part(pa.table({name: texts_of([row.get(name) for row in rows]) for name in names}), faults)
         if missing := [c for n, c in self.columns.items() if n in ("uploaded", "url", "path", "id") and c not in seen]:
             raise BadInput(f"{path} has no {missing[0]!r} in any line.", "Correct it, or collection.columns.")
 
-    def _piece(self, rows: list[dict[str, Any] | Fault], root: Path) -> Piece:
-        import pyarrow as pa
-
-        names = sorted(set(self.columns.values()))
-        faults = {i: (cells.reason, cells.raw) for i, cells in enumerate(rows) if isinstance(cells, Fault)}
-        for i, cells in enumerate(rows):
-            if not isinstance(cells, Fault) and not all(is_utf8(str(cells[name])) for name in names):
-                faults[i] = ("not_utf8", str(cells))
-        columns: dict[str, Any] = {}
-        for name in names:
-            column = [None if i in faults or isinstance(cells, Fault) else cells[name] for i, cells in enumerate(rows)]
-            if lists := any(isinstance(cell, list) for cell in column):
-                column = [cell.split(",") if isinstance(cell, str) else cell for cell in column]
-            columns[name] = pa.array(column, pa.list_(pa.string()) if lists else pa.string())
-        return Piece(pa.table(columns), root, faults)
+    def _cells(self, line: str, seen: set[str]) -> tuple[dict[str, Any], str]:
+        """Cells by column, or none and why. seen: names of columns are added."""
+        several = {self.columns.get("title"), self.columns.get("caption")}  # of which the first counts
+        value = None
+        with suppress(ValueError, RecursionError):
+            value = json.loads(line) if is_utf8(line) else None
+        if not isinstance(value, dict):
+            return {}, "bad_json" if is_utf8(line) else "not_utf8"
+        seen.update(value)
+        cells = {name: _as_written(value.get(name), name in several) for name in self.columns.values()}
+        lists = {name for name, cell in cells.items() if isinstance(cell, list)} - {self.columns.get("tags")}
+        if lists or any(isinstance(cell, dict) for cell in cells.values()):
+            return {}, "unreadable_value"
+        if "\\u" in line and not is_utf8(json.dumps(cells, ensure_ascii=False)):  # half of a surrogate pair
+            return {}, "not_utf8"
+        return cells, ""
 
 
 def _as_written(value: Any, first: bool) -> Any:
@@ -208,14 +188,6 @@ def _as_written(value: Any, first: bool) -> Any:
         texts = [part if isinstance(part, str) else json.dumps(part) for part in value if part is not None]
         return texts if len(texts) > 1 and not first else next(iter(texts), None)
     return value if value is None or isinstance(value, str | dict) else json.dumps(value)
-
-
-def _open_text(path: Path) -> IO[str]:
-    """Text in which bytes that are not UTF-8 are kept as escapes, so that only their own row is faulty."""
-    opener: Callable[..., Any] = gzip.open if path.suffix == ".gz" else open
-    raw = opener(path, "rb")
-    check_encoding(raw.peek(4)[:4], path)
-    return io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape", newline="")
 
 
 class Parquet(TableSource):

@@ -1,10 +1,8 @@
 """The columns of a log in any kind of table, as Arrow; cells of text files are as they are written. And the table of
 versions: up to which date each was trained."""
 
-import csv
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +10,9 @@ import pyarrow as pa
 
 from driftline.curate.core.errors import BadInput, MissingFile, did_you_mean, reason
 from driftline.curate.foreign import cells, time_cells
-from driftline.curate.foreign.delimited import rows_of_lines
+from driftline.curate.foreign.delimited import DelimitedFile, Part
 from driftline.curate.foreign.documents import check_encoding
+from driftline.curate.foreign.tables import BoundedParquet, arrow_of, check_offsets, readable
 
 if TYPE_CHECKING:  # half a second
     import duckdb
@@ -22,97 +21,82 @@ ROLES = ("time", "id", "version", "prediction", "score", "label", "label_time", 
 NAMED = (*ROLES, "path")
 NEEDED = ("time", "id", "version", "prediction")
 BATCH = 1 << 18  # rows that are read at once
-MEMORY = "400MB"  # of DuckDB
-PARQUET, CSV = (
-    "SELECT * FROM read_parquet(?)",
-    "SELECT * FROM read_csv(?, header = true, all_varchar = true)",
-)
+OPTIONS = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false", "memory_limit": "400MB"}
 JSON = r"""SELECT CASE WHEN json_array_length(COLUMNS(*)) = 1 THEN COLUMNS(*) ->> '$[0]'
     WHEN json_type(COLUMNS(*)) IN ('ARRAY', 'OBJECT') THEN error('a cell holds a list of several, or a record')
     ELSE COLUMNS(*) ->> '$' END AS "\0" FROM read_json(?, format = 'newline_delimited', maximum_depth = 1)"""
-READERS = {".parquet": PARQUET, ".pq": PARQUET, ".csv": CSV, ".tsv": CSV, ".jsonl": JSON, ".ndjson": JSON}
+SUFFIXES = (".parquet", ".pq", ".csv", ".tsv", ".jsonl", ".ndjson")
+EXPECTED = "Expected a table of predictions."
 COLUMNS = ("version", "trained_to")
+Parts = Callable[[Mapping[str, str]], Iterator[Part]]
 
 
 @contextmanager
-def opened(source: Any, what: str) -> "Iterator[tuple[duckdb.DuckDBPyConnection, duckdb.DuckDBPyRelation, list[int]]]":
-    """A database in memory that loads no extension and knows no time zone but UTC; in it a file by its suffix, an Arrow
-    table, a data frame, or columns by name; and the lines of the file that are no rows. Raises MissingFile, BadInput.
-    """
-    import duckdb
-
-    options = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false", "memory_limit": MEMORY}
-    with duckdb.connect(config=options) as connection:
-        try:
-            connection.execute("SET TimeZone = 'UTC'")
-            yield connection, *_relation(connection, source)
-        except (duckdb.Error, UnicodeError, csv.Error) as error:
-            raise BadInput(f"{what} cannot be read ({reason(error)}).", "Expected a table of predictions.") from None
-
-
-def _relation(connection: "duckdb.DuckDBPyConnection", source: Any) -> "tuple[duckdb.DuckDBPyRelation, list[int]]":
+def opened(source: Any, what: str) -> Iterator[tuple[list[str], Parts]]:
+    """The names of the columns of a file, an Arrow table, a data frame, or columns by name; and what gives the chosen
+    ones, by new names, in parts. Raises MissingFile, BadInput."""
     if not isinstance(source, str | Path):
-        from driftline.curate.foreign.tables import arrow_of
-
-        return connection.from_arrow(arrow_of(source)), []
+        table = arrow_of(source)
+        yield table.column_names, lambda chosen: _renamed(table.to_batches(BATCH), chosen)
+        return
     path = Path(source)
     if path.is_dir():
         raise BadInput(f"{path} is a folder.", "Expected files.", f"Name them: {path}/*.parquet.")
     if not path.is_file():
         raise MissingFile(f"There is no file {path}.", "Expected a log: Parquet, CSV or JSON lines.")
-    reader = READERS.get(path.suffix.lower())
-    if reader is None:
-        kinds = ", ".join(READERS)
-        raise BadInput(f"{path} ends in {path.suffix or 'nothing'}.", f"Expected one of {kinds}.")
-    if reader != PARQUET:
-        with path.open("rb") as file:
-            check_encoding(file.read(4), path)
-    try:
-        if reader == CSV and not _as_many_rows_as_lines(connection, path):
-            table, faults = _line_by_line(path)
-            return connection.from_arrow(table), faults
-        return connection.sql(reader, params=[str(path)]), []
-    except RuntimeError as error:  # of the binding of DuckDB, for names that are not UTF-8
-        problem = f"{path} has names of columns that are not text ({reason(error)})."
-        raise BadInput(problem, "Expected UTF-8.") from None
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise BadInput(f"{path} ends in {suffix or 'nothing'}.", f"Expected one of {', '.join(SUFFIXES)}.")
+    with readable(what, EXPECTED):
+        if suffix in (".parquet", ".pq"):
+            with BoundedParquet(path) as file:
+                columns = file.schema.names
+                yield columns, lambda chosen: _renamed(file.batches(BATCH, [*chosen.values()]), chosen)
+        elif suffix in (".csv", ".tsv"):
+            with path.open("rb") as lines:
+                rows = DelimitedFile(lines, path)
+                yield (
+                    rows.header,
+                    lambda chosen: (
+                        Part(part.table.rename_columns([*chosen]), part.faults)
+                        for part in rows.parts([*chosen.values()])
+                    ),
+                )
+        else:
+            with database() as base:
+                yield _json(base, path)
 
 
-def _as_many_rows_as_lines(connection: "duckdb.DuckDBPyConnection", path: Path) -> bool:
-    """Whether DuckDB, which is fast, reads each line below the header as a row, with the header's columns: a line with
-    more or less may let it guess another separator."""
+@contextmanager
+def database() -> "Iterator[duckdb.DuckDBPyConnection]":
+    """A database in memory that loads no extension and knows no time zone but UTC. Its errors become BadInput."""
     import duckdb
 
-    lines, end = 0, b"\n"
+    with duckdb.connect(config=OPTIONS) as connection:
+        try:
+            connection.execute("SET TimeZone = 'UTC'")
+            yield connection
+        except (duckdb.Error, RuntimeError) as error:  # of the binding, for names that are not UTF-8
+            raise BadInput(f"The table cannot be read ({reason(error)}).", EXPECTED) from None
+
+
+def _json(base: "duckdb.DuckDBPyConnection", path: Path) -> tuple[list[str], Parts]:
     with path.open("rb") as file:
-        first = file.readline().decode("utf-8", "replace")
-        file.seek(0)
-        while part := file.read(1 << 22):
-            lines, end = lines + part.count(b"\n"), part[-1:]
-    with suppress(duckdb.Error):
-        rows = connection.sql(f"SELECT count(*) FROM ({CSV})", params=[str(path)]).fetchall()[0][0]
-        columns = len(connection.sql(CSV, params=[str(path)]).columns)
-        return bool(rows == lines - (end == b"\n") and columns == first.count(_separator(path, first)) + 1)
-    return False
+        check_encoding(file.read(4), path)
+    rows = base.sql(JSON, params=[str(path)])
+
+    def parts(chosen: Mapping[str, str]) -> Iterator[Part]:
+        columns = ", ".join(quoted(column) for column in dict.fromkeys(chosen.values()))
+        return _renamed(rows.project(columns).to_arrow_reader(BATCH), chosen)
+
+    return rows.columns, parts
 
 
-def _separator(path: Path, header: str) -> str:
-    return "\t" if path.suffix.lower() == ".tsv" else max(",;\t|", key=header.count)
-
-
-def _line_by_line(path: Path) -> tuple[pa.Table, list[int]]:
-    faults: list[int] = []
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        first = file.readline()
-        file.seek(0)
-        rows = rows_of_lines(file, _separator(path, first))
-        header = next((cells for _, cells in rows if isinstance(cells, list)), [])
-        batches = []
-        while part := list(islice(rows, BATCH)):
-            faults += [number for number, cells in part if not isinstance(cells, list)]
-            columns = zip(*(cells for _, cells in part if isinstance(cells, list)), strict=True)
-            batches.append([pa.array(column, pa.string()) for column in columns])
-    chunks: list[Any] = list(zip(*filter(None, batches), strict=True)) or [[]] * len(header)
-    return pa.Table.from_arrays([pa.chunked_array(of, pa.string()) for of in chunks], header), faults
+def _renamed(batches: Iterable[pa.RecordBatch], chosen: Mapping[str, str]) -> Iterator[Part]:
+    for batch in batches:
+        table = pa.Table.from_batches([batch])
+        check_offsets([table[column].combine_chunks() for column in chosen.values()])
+        yield Part(pa.table({name: table[column] for name, column in chosen.items()}), {})
 
 
 def named(
@@ -147,16 +131,19 @@ def read_versions(source: Any) -> dict[str, int | None]:
     if isinstance(source, Mapping) and not {"version"} & {str(key) for key in source}:
         source = [{"version": str(name), "trained_to": date} for name, date in source.items()]
     what = str(source) if isinstance(source, str | Path) else "versions"
-    with opened(source, what) as (_, relation, _):
-        names, table = relation.columns, relation.to_arrow_table()
-    if "version" not in names:
-        raise BadInput(f"{what} has no column 'version'.", f"It has {', '.join(names)}.")
-    for name in names:
-        if name not in COLUMNS and (close := did_you_mean(name, COLUMNS)):
-            raise BadInput(f"{what} has a column {name!r}.", f"Expected {', '.join(COLUMNS)}.", close)
+    with opened(source, what) as (names, parts):
+        if "version" not in names:
+            raise BadInput(f"{what} has no column 'version'.", f"It has {', '.join(names)}.")
+        for name in names:
+            if name not in COLUMNS and (close := did_you_mean(name, COLUMNS)):
+                raise BadInput(f"{what} has a column {name!r}.", f"Expected {', '.join(COLUMNS)}.", close)
+        chosen = {name: name for name in names if name in COLUMNS}
+        tables = [
+            pa.table({name: cells.text(part.table[name], f"{what}: {name}") for name in chosen})
+            for part in parts(chosen)
+        ]
     versions: dict[str, int | None] = {}
-    columns = {name: cells.text(table[name], f"{what}: {name}") for name in names if name in COLUMNS}
-    for row in pa.table(columns).to_pylist():
+    for row in pa.concat_tables(tables).to_pylist() if tables else []:
         name, date = row["version"], row.get("trained_to")
         if name is None:
             raise BadInput(f"{what}: a row has no version.", "Expected its name in each row.")

@@ -16,8 +16,9 @@ from driftline.curate.core.errors import BadInput
 from driftline.curate.core.times.dates import iso
 from driftline.curate.foreign import cells, time_cells
 from driftline.curate.foreign.cells import NO_LABEL, NOTHING
+from driftline.curate.foreign.delimited import Fault
 from driftline.curate.foreign.time_cells import UNREADABLE, TimeColumn
-from driftline.eval.logs.columns import BATCH, NEEDED, ROLES, named, opened, quoted
+from driftline.eval.logs.columns import NEEDED, ROLES, database, named, opened
 
 Array = npt.NDArray[Any]
 LATER = np.iinfo(np.int64).max  # a time that has not come
@@ -261,28 +262,30 @@ def _table(
     """role → (N,) values."""
     parts: dict[str, list[Any]] = defaultdict(list)
     times = {role: TimeColumn(f"{what}: the {role}") for role in TIMES}
-    with opened(source, what) as (connection, relation, faults):
-        of = named(relation.columns, columns, roles, needed, what)
-        if faults:
-            files.faults += len(faults)
-            files.notes.append(f"{what}: lines that are no rows: {len(faults):,}, the first is line {faults[0]:,}.")
-        row, cursor = 1, connection.cursor()
-        chosen = ", ".join(f"{quoted(column)} AS {quoted(role)}" for role, column in of.items())
-        for batch in relation.project(chosen).to_arrow_reader(BATCH):
-            table = pa.Table.from_batches([batch])
+    with database() as base, opened(source, what) as (columns_of, parts_of):
+        of, row = named(columns_of, columns, roles, needed, what), 1
+        faults: list[Fault] = []
+        for table, faulty in parts_of(of):
+            faults += faulty.values()
+            good = np.ones(len(table), bool)
+            good[[*faulty]] = False
+            table = table.filter(pa.array(good)) if faulty else table
             for role in of:
                 column, name = table[role], f"{what}: the {role}"
                 if role in TIMES:
                     times[role].add(column)
                 elif role == "id":
                     ids = pa.table({"id": cells.whole_numbers(cells.text(column, name, row=row))})
-                    hashes = cursor.from_arrow(ids).project("coalesce(hash(id), 0) AS id").to_arrow_table()
+                    hashes = base.from_arrow(ids).project("coalesce(hash(id), 0) AS id").to_arrow_table()
                     parts[role].append(hashes["id"].to_numpy())
                 elif role == "score":
                     parts[role].append(_scores(cells.number(column, name, row), what))
                 else:
                     parts[role].append(files.names[CLASS_OF.get(role, role)].codes(column, name, role in CLASS_OF, row))
-            row += len(batch)
+            row += len(table)
+    if faults:
+        files.faults += len(faults)
+        files.notes.append(f"{what}: lines that are no rows: {len(faults):,}, the first is line {faults[0].line:,}.")
     # One column after the other: a log of 10⁷ rows is large.
     return {role: _whole(parts.pop(role, []), role, times.get(role), files) for role in of}
 

@@ -9,12 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pacsv
 
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
 from driftline.curate.foreign import cells, time_cells
 from driftline.curate.foreign.cells import NO_LABEL, NOTHING
-from driftline.curate.foreign.documents import check_encoding
+from driftline.curate.foreign.delimited import DelimitedFile
 from driftline.curate.foreign.names import fault
 from driftline.curate.foreign.tables import arrow_of, read_parquet, readable
 from driftline.curate.foreign.time_cells import UNITS, YEARS
@@ -94,21 +93,42 @@ def label_times(
 
 
 def table_of(source: Any, texts: Collection[str] = ()) -> pa.Table:
-    """A CSV or Parquet file, a data frame, or columns by name, in Arrow's form. Raises MissingFile, BadInput.
+    """A CSV or Parquet file, a data frame, or columns by name, in Arrow's form. Raises MissingFile, and BadInput, of a
+    CSV file also for the first line that is no row.
 
-    texts: columns of a CSV file whose cells stay as they are written.
+    texts: columns of a CSV file whose cells stay as they are written; others are numbers if all their cells are.
     """
     if not isinstance(source, str | Path):
         return arrow_of(source)
     path = Path(source)
     if not path.is_file():
         raise MissingFile(f"There is no file {path}.", "Expected a CSV or Parquet table.")
-    with readable(path, "Expected CSV or Parquet."), path.open("rb") as file:
-        check_encoding(file.read(4), path)
-        convert = pacsv.ConvertOptions(column_types=dict.fromkeys(texts, pa.string()), strings_can_be_null=False)
-        table = read_parquet(path) if path.suffix == ".parquet" else pacsv.read_csv(path, convert_options=convert)
-        table.validate(full=True)
-    return table
+    with readable(path, "Expected CSV or Parquet."):
+        if path.suffix == ".parquet":
+            return read_parquet(path)
+        with path.open("rb") as file:
+            rows = DelimitedFile(file, path)
+            parts: list[list[pa.ChunkedArray]] = []
+            for table, faults in rows.parts():
+                for fault in faults.values():
+                    why = f"{fault.reason.replace('_', ' ')} in {fault.raw[:60]!r}, with {len(rows.header)} columns"
+                    raise BadInput(f"{path}, line {fault.line:,}: {why}.", "Expected one row a line.")
+                parts.append(table.columns)
+    columns = []
+    for name, *pieces in zip(rows.header, *parts, strict=True):
+        kind = pa.string() if all(piece.type == pa.string() for piece in pieces) else pa.binary()
+        column = pa.chunked_array([chunk for piece in pieces for chunk in piece.cast(kind).chunks], kind)
+        columns.append(column if name in texts or kind != pa.string() else _numbers(column))
+    return pa.Table.from_arrays(columns, rows.header)
+
+
+def _numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Texts as numbers, if all are some."""
+    filled = pc.if_else(cells.is_nothing(column), None, column)
+    for kind in (pa.int64(), pa.float64()):
+        with suppress(pa.ArrowInvalid):
+            return filled.cast(kind)
+    return column
 
 
 def column_of(table: pa.Table, path: Path, column: str | None, usual: Sequence[str], option: str) -> str:
