@@ -76,17 +76,20 @@ class BoundedParquet:
 
     def _at_once(self, rows: int, columns: Sequence[str]) -> int:
         """How many rows, at most `rows`, are within PART, also if each has the longest text of its dictionary."""
-        most = PART // max(1, rows)  # bytes of a row
+        # Not `row_group(n).column(i)`: Arrow ends the process where a file is wrong about the sizes of a column.
+        schema = self.file.schema
+        leaves = [schema.column(i) for i in range(len(schema))]
+        texts = [
+            leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY" and leaf.path.split(".")[0] in columns
+        ]
+        names = sorted({path.split(".")[0] for path in texts})
         for number in range(self.groups):
             group = self.file.metadata.row_group(number)
-            chunks = [group.column(i) for i in range(group.num_columns)]
-            chunks = [chunk for chunk in chunks if chunk.path_in_schema.split(".")[0] in columns]
-            large = [c.path_in_schema for c in chunks if c.has_dictionary_page and c.total_uncompressed_size > most]
-            width = sum(chunk.total_uncompressed_size for chunk in chunks) // max(1, group.num_rows)
-            if large:
-                file = pq.ParquetFile(self._source, metadata=self.file.metadata, read_dictionary=large)
-                first = next(file.iter_batches(1, [number], sorted({path.split(".")[0] for path in large})))
-                width += sum(map(_longest, first.columns))
+            width = group.total_byte_size // max(1, group.num_rows)
+            if texts and group.total_byte_size > PART // max(1, rows):  # else no text of a dictionary is too long
+                file = pq.ParquetFile(self._source, metadata=self.file.metadata, read_dictionary=texts)
+                first = next(file.iter_batches(1, [number], names), None)
+                width += sum(map(_longest, first.columns)) if first else 0
             rows = max(1, min(rows, PART // max(1, width)))
         return rows
 

@@ -4,7 +4,7 @@ versions: up to which date each was trained."""
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -13,9 +13,6 @@ from driftline.curate.foreign import cells, time_cells
 from driftline.curate.foreign.delimited import DelimitedFile, Part
 from driftline.curate.foreign.documents import check_encoding
 from driftline.curate.foreign.tables import BoundedParquet, arrow_of, check_offsets, readable
-
-if TYPE_CHECKING:  # half a second
-    import duckdb
 
 ROLES = ("time", "id", "version", "prediction", "score", "label", "label_time", "group")
 NAMED = (*ROLES, "path")
@@ -63,33 +60,28 @@ def opened(source: Any, what: str) -> Iterator[tuple[list[str], Parts]]:
                     ),
                 )
         else:
-            with database() as base:
-                yield _json(base, path)
+            with _json(path) as (names, parts):
+                yield names, parts
 
 
 @contextmanager
-def database() -> "Iterator[duckdb.DuckDBPyConnection]":
-    """A database in memory that loads no extension and knows no time zone but UTC. Its errors become BadInput."""
+def _json(path: Path) -> Iterator[tuple[list[str], Parts]]:
+    """JSON lines, as a database in memory reads them that loads no extension."""
     import duckdb
 
-    with duckdb.connect(config=OPTIONS) as connection:
-        try:
-            connection.execute("SET TimeZone = 'UTC'")
-            yield connection
-        except (duckdb.Error, RuntimeError) as error:  # of the binding, for names that are not UTF-8
-            raise BadInput(f"The table cannot be read ({reason(error)}).", EXPECTED) from None
-
-
-def _json(base: "duckdb.DuckDBPyConnection", path: Path) -> tuple[list[str], Parts]:
     with path.open("rb") as file:
         check_encoding(file.read(4), path)
-    rows = base.sql(JSON, params=[str(path)])
+    with duckdb.connect(config=OPTIONS) as base:
+        try:
+            rows = base.sql(JSON, params=[str(path)])
 
-    def parts(chosen: Mapping[str, str]) -> Iterator[Part]:
-        columns = ", ".join(quoted(column) for column in dict.fromkeys(chosen.values()))
-        return _renamed(rows.project(columns).to_arrow_reader(BATCH), chosen)
+            def parts(chosen: Mapping[str, str]) -> Iterator[Part]:
+                columns = ", ".join(quoted(column) for column in dict.fromkeys(chosen.values()))
+                return _renamed(rows.project(columns).to_arrow_reader(BATCH), chosen)
 
-    return rows.columns, parts
+            yield rows.columns, parts
+        except (duckdb.Error, RuntimeError) as error:  # of the binding, for names that are not UTF-8
+            raise BadInput(f"{path} cannot be read ({reason(error)}).", EXPECTED) from None
 
 
 def _renamed(batches: Iterable[pa.RecordBatch], chosen: Mapping[str, str]) -> Iterator[Part]:

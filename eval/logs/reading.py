@@ -18,7 +18,7 @@ from driftline.curate.foreign import cells, time_cells
 from driftline.curate.foreign.cells import NO_LABEL, NOTHING
 from driftline.curate.foreign.delimited import Fault
 from driftline.curate.foreign.time_cells import UNREADABLE, TimeColumn
-from driftline.eval.logs.columns import NEEDED, ROLES, database, named, opened
+from driftline.eval.logs.columns import NEEDED, ROLES, named, opened
 
 Array = npt.NDArray[Any]
 LATER = np.iinfo(np.int64).max  # a time that has not come
@@ -35,7 +35,7 @@ SCALE = 20  # classes; a log with more that are mostly decimal numbers is of a r
 DECIMAL = re.compile(r"[+-]?\d*\.\d+(e[+-]?\d+)?", re.I)
 FEW = 10  # labels from which on names of classes are compared
 TEXTS = ("version", "prediction", "label", "group")
-SPREAD = np.uint64(0x9E3779B97F4A7C15)  # numbers of versions over 64 bits
+SPREAD, MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)  # numbers over 64 bits [splitmix64]
 
 
 @dataclass
@@ -262,7 +262,7 @@ def _table(
     """role → (N,) values."""
     parts: dict[str, list[Any]] = defaultdict(list)
     times = {role: TimeColumn(f"{what}: the {role}") for role in TIMES}
-    with database() as base, opened(source, what) as (columns_of, parts_of):
+    with opened(source, what) as (columns_of, parts_of):
         of, row = named(columns_of, columns, roles, needed, what), 1
         faults: list[Fault] = []
         for table, faulty in parts_of(of):
@@ -275,9 +275,7 @@ def _table(
                 if role in TIMES:
                     times[role].add(column)
                 elif role == "id":
-                    ids = pa.table({"id": cells.whole_numbers(cells.text(column, name, row=row))})
-                    hashes = base.from_arrow(ids).project("coalesce(hash(id), 0) AS id").to_arrow_table()
-                    parts[role].append(hashes["id"].to_numpy())
+                    parts[role].append(_hashes(cells.whole_numbers(cells.text(column, name, row=row))))
                 elif role == "score":
                     parts[role].append(_scores(cells.number(column, name, row), what))
                 else:
@@ -288,6 +286,25 @@ def _table(
         files.notes.append(f"{what}: lines that are no rows: {len(faults):,}, the first is line {faults[0].line:,}.")
     # One column after the other: a log of 10⁷ rows is large.
     return {role: _whole(parts.pop(role, []), role, times.get(role), files) for role in of}
+
+
+def _hashes(ids: pa.ChunkedArray) -> npt.NDArray[np.uint64]:
+    """(N,) of texts; 0: there is none. Bytes are weighted by their places, and sums of 64 bits run over."""
+    column = ids.combine_chunks().cast(pa.large_binary())
+    _, offsets, data = column.buffers()
+    ends = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]
+    size = np.diff(ends)
+    place = np.arange(ends[-1] - ends[0]) - np.repeat(ends[:-1] - ends[0], size)
+    weight = (place.astype(np.uint64) + np.uint64(1)) * SPREAD
+    weight ^= weight >> np.uint64(29)
+    weight *= MIX
+    weight ^= weight >> np.uint64(32)
+    weight *= np.frombuffer(data or b"", np.uint8)[ends[0] : ends[-1]] + np.uint64(1)
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(weight)])
+    found = sums[ends[1:] - ends[0]] - sums[ends[:-1] - ends[0]] + np.uint64(1)
+    found[found == 0] = 1
+    found[np.asarray(column.is_null())] = 0
+    return found
 
 
 def _scores(column: pa.ChunkedArray, what: str) -> npt.NDArray[np.float32]:

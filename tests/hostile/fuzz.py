@@ -8,6 +8,7 @@ A crash is stored below `crashers/`, which the tests read again.
 import argparse
 import hashlib
 import json
+import os
 import random
 import re
 import resource
@@ -136,15 +137,18 @@ def watched(place: Path) -> Iterator[tuple[Path, Callable[[], bool]]]:
 def attack(name: str, times: int, seed: int = 0, keep: Path = CRASHERS) -> Found:
     """Mutate the input of one reader `times` times. keep: folder for the inputs that it does not withstand."""
     found, rng = Found(name), random.Random(f"{name} {seed}")
-    with tempfile.TemporaryDirectory(prefix="fuzz-") as place, watched(Path(place)) as (folder, is_untouched):
+    memory = next(filter(os.path.isdir, ("/dev/shm",)), None)  # a disk would be most of the time
+    with (
+        tempfile.TemporaryDirectory(prefix="fuzz-", dir=memory) as place,
+        watched(Path(place)) as (folder, is_untouched),
+    ):
         content = sound_input(name)
         _restore(folder, content)
         sound = READERS[name].read(folder)
         for _ in range(times):
             changed = rng.choice(sorted(content))
             data = mutate(content[changed], changed.name, rng)
-            _restore(folder, content)
-            (folder / changed).write_bytes(data)
+            _restore(folder, {changed: data} if READERS[name].each else content | {changed: data})
             start = time.monotonic()
             outcome, problem = judged(name, folder, sound)
             if not is_untouched():

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from contracts.test_importers import BUILT
-from hostile.readers import Make, files, reader
+from hostile.readers import Make, check_rows, files, reader
 from pyarrow import csv
 
 from driftline.curate.core.atomic_io import write_json
@@ -116,12 +116,32 @@ def logs(folder: Path) -> None:
     (folder / "labels.jsonl").write_text("\n".join(lines) + "\n")
 
 
-@reader(logs)
+@reader(logs, each=True)
 def service_log(folder: Path) -> None:
     from driftline.eval.logs.reading import read_log
 
-    for name in ("log.parquet", "log.csv"):
-        read_log([folder / name], labels=[folder / "labels.jsonl"])
+    for path in folder.iterdir():
+        if path.name == "labels.jsonl":
+            read_log([LOG], labels=[path])
+            continue
+        log = read_log([path])
+        dropped = ("not_a_row", "unreadable_time", "no_time", "no_id", "no_version", "no_prediction", "duplicates")
+        assert log.counts["read"] == len(log) + sum(log.counts[why] for why in dropped)
+        if path.suffix == ".csv":
+            check_rows(path, log.counts["read"])
+        else:
+            assert log.counts["read"] == pq.read_metadata(path).num_rows
+
+
+@reader(
+    files({"t.csv": "time,id,label,a,b\n" + "".join(f"2020-01-{i:02},p{i},c{i % 3},{i},.5\n" for i in range(1, 20))})
+)
+def stream_table(folder: Path) -> None:
+    """A table of samples: each row is in the stream, or one line is named."""
+    from driftline.stream_builder.builders.table import from_table
+
+    stream = from_table(folder / "t.csv", x=["a", "b"], period=1)
+    check_rows(folder / "t.csv", sum(len(split) for split in stream.steps[0].splits.values()))
 
 
 @reader(

@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import re
 import sqlite3
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -39,13 +40,17 @@ class Reader:
     """opens and uses everything in it; what it returns is compared if the input is sealed"""
     sealed: bool = False
     """digests cover the input: another value than the sound one must be an error"""
+    each: bool = False
+    """it reads the files that are there one by one"""
 
 
-def reader(make: Make, sealed: bool = False) -> Callable[[Callable[[Path], Any]], Callable[[Path], Any]]:
+def reader(
+    make: Make, sealed: bool = False, each: bool = False
+) -> Callable[[Callable[[Path], Any]], Callable[[Path], Any]]:
     """Enter a function into the table, under its name."""
 
     def entered(read: Callable[[Path], Any]) -> Callable[[Path], Any]:
-        READERS[read.__name__] = Reader(make, read, sealed)
+        READERS[read.__name__] = Reader(make, read, sealed, each)
         return read
 
     return entered
@@ -82,19 +87,37 @@ def drained(source: Any, folder: Path) -> int:
     return rows
 
 
-@reader(files({"t.csv": TABLE, "t.csv.gz": gzip.compress(TABLE.encode(), mtime=0)}))
-def delimited(folder: Path) -> int:
+def check_rows(path: Path, rows: int, delimiter: bytes = b",") -> None:
+    """Compare the rows that were read, kept or dropped, with the lines of the file, by its bytes: exactly, unless a
+    quote is neither in pairs nor around a cell; then with the lines before it."""
+    data = path.read_bytes()
+    data = gzip.decompress(data) if path.suffix == ".gz" else data
+    lines = [line for line in data.removeprefix(b"\xef\xbb\xbf").splitlines() if line]
+    cell = b'(?:[^"%b]*|"(?:[^"]|"")*")' % delimiter
+    plain = re.compile(b"%b(?:%b%b)*" % (cell, delimiter, cell)).fullmatch
+    columns = lines[0].count(b"\t")  # between which a quote may be a character
+    odd = [k for k, line in enumerate(lines) if not (plain(line) or line.count(b"\t") == columns > 0)]
+    assert max(1, *odd[:1]) <= rows + 1 <= len(lines) if odd else rows + 1 == len(lines), f"{rows} of {len(lines)}"
+
+
+@reader(files({"t.csv": TABLE, "t.tsv": TABLE.replace('"', "").replace(", ", " ").replace(",", "\t"),
+               "t.csv.gz": gzip.compress(TABLE.encode(), mtime=0)}), each=True)  # fmt: skip
+def delimited(folder: Path) -> None:
     from driftline.curate.sources.table import Delimited
 
-    return sum(drained(Delimited(path=name, columns=COLUMNS), folder) for name in ("t.csv", "t.csv.gz"))
+    for path in sorted(folder.glob("t.*")):
+        delimiter = "\t" if path.suffix == ".tsv" else ","
+        rows = drained(Delimited(path=path.name, columns=COLUMNS, delimiter=delimiter), folder)
+        check_rows(path, rows, delimiter.encode())
 
 
 @reader(files({"t.jsonl": "".join(json.dumps({"file": f"{i}.jpg", "year": 2000 + i, "species": "owl", "tags": ["a"],
                                                 "lon": 1.5}) + "\n" for i in range(5))}))  # fmt: skip
-def json_lines(folder: Path) -> int:
+def json_lines(folder: Path) -> None:
     from driftline.curate.sources.table import Delimited
 
-    return drained(Delimited(path="t.jsonl", columns=COLUMNS), folder)
+    rows = drained(Delimited(path="t.jsonl", columns=COLUMNS), folder)
+    assert rows == sum(map(bool, map(bytes.strip, (folder / "t.jsonl").read_bytes().splitlines())))
 
 
 def photo_table(folder: Path) -> None:
@@ -599,7 +622,7 @@ def answer_files(folder: Path) -> None:
         (folder / f"{name}.csv").write_text(csv_text((*ANSWER_HEAD, f"Answer.{name}"), lines, quote_all=True))
 
 
-@reader(answer_files)
+@reader(answer_files, each=True)
 def answers(folder: Path) -> None:
     from driftline.curate.validation.answers.answers import read_answers, read_lines
     from driftline.curate.validation.answers.verdicts import agreement, tally
@@ -607,7 +630,10 @@ def answers(folder: Path) -> None:
 
     batch = {"batch": "b1", "items": {"i0": "p0", "i1": "p1"}, "concepts": ["bus", "car"]}
     for path in sorted(folder.glob("*.csv")):
-        table = read_answers(read_lines([path]).get("b1", []), batch, "key")
+        found = read_lines([path])
+        check_rows(path, sum(map(len, found.values())))
+        table = read_answers(found.get("b1", []), batch, "key")
+        assert len(table) == len(found.get("b1", []))
         tally([{"id": "p0", "bucket": 0, "concept": "bus"}], table, ValidationSettings(workers=2, agree=1))
         agreement(table)
 
