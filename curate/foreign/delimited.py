@@ -46,7 +46,7 @@ class DelimitedFile:
     """A CSV or TSV file with a header, in parts of some megabytes.
 
     Arrow reads a block of lines in which each line is a row; others are read line by line, by `rows_of_lines`. Raises
-    BadInput for text in UTF-16, and for a line or cell that is too long.
+    BadInput for text in UTF-16, a file without header, and a line or cell that is too long.
     """
 
     def __init__(self, file: IO[bytes], path: Path, delimiter: str = "") -> None:
@@ -61,7 +61,9 @@ class DelimitedFile:
         self.delimiter = delimiter or usual
         self.header: list[str] = []
         rows, _ = self._line_by_line(self._block(), 1)
-        self.header = rows[0] if rows else []
+        self.header = [name.strip() for row in rows for name in row]
+        if not any(self.header):
+            raise BadInput(f"The file {path} is empty.", "Expected a header line and one row a line.")
 
     def parts(self, columns: Sequence[str] | None = None) -> Iterator[Part]:
         """All rows in order. columns: of the header; None: all."""

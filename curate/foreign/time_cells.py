@@ -55,7 +55,8 @@ class Times(NamedTuple):
 
     def slice(self, first: int, size: int) -> "Times":
         """Some rows."""
-        return Times(*(of[first : first + size] for of in self))
+        rows = slice(first, first + size)
+        return Times(self.value[rows], self.form[rows], self.precision[rows])
 
     @property
     def last(self) -> Ints:
@@ -72,14 +73,8 @@ class Times(NamedTuple):
         or are of two units."""
         numbers = self.value[(self.form == AS_NUMBER) & ~np.isin(self.value, SENTINELS)]
         numbers = numbers[(numbers < YEARS[0]) | (numbers > YEARS[1])]
-        size = np.abs(numbers)
-        factor = per_second(int(size.max(initial=0)))
-        if factor > 1 and (few := size // factor < EARLY).any():
-            few = few if 2 * few.sum() <= len(few) else ~few
-            counts = f"{int(few.sum()):,} of {len(few):,} are such as {numbers[few.argmax()]}"
-            problem = f"{name} has numbers of two units: {counts}, the others such as {numbers[few.argmin()]}."
-            raise BadInput(problem, "Expected one unit.", way_out or "Rewrite the column.")
-        if len(numbers) and factor == 1 and ((looks := not_seconds(numbers)) or size.max() < 365 * 86_400):
+        factor = per_second(numbers, name, way_out)
+        if len(numbers) and factor == 1 and ((looks := not_seconds(numbers)) or np.abs(numbers).max() < 365 * 86_400):
             looks = f" It looks like {looks}." if looks else ""
             problem = f"{name} is {numbers[0]}; as seconds, all rows would lie in 1970.{looks}"
             expected = "Expected dates, years, or seconds, milliseconds … since 1970."
@@ -102,7 +97,7 @@ class Times(NamedTuple):
         else:
             value[numbers] //= UNITS[unit]
         form[(form < NO_TIME) & (precision <= DAY) & (np.abs(value) <= ZONES)] = NO_TIME
-        form[(form < NO_TIME) & ((value < CALENDAR[0]) | (value >= CALENDAR[1]))] = UNREADABLE
+        form[(form < NO_TIME) & _beyond(value)] = UNREADABLE
         value[form >= NO_TIME] = 0
         return Times(value, form, precision)
 
@@ -123,6 +118,7 @@ class TimeColumn:
     def add(self, column: pa.ChunkedArray) -> None:
         """The next rows."""
         times = parsed(column, self.name, self.unit, self.written)
+        times.form[(times.form < AS_NUMBER) & _beyond(times.value)] = UNREADABLE
         if not self._first[1] and (bad := times.form == UNREADABLE).any():
             place = int(bad.argmax())
             self._first = (str(shown(column[place]))[:60], self._rows + place + 1)
@@ -176,9 +172,16 @@ def span(value: Any) -> tuple[int, int]:
     return int(times.value[0]), int(times.last[0])
 
 
-def per_second(largest: int) -> int:
-    """How many of its unit are a second, of a column of numbers whose largest one is this."""
-    return 10 ** (3 * sum(largest >= LATEST * 1000**k for k in range(3)))
+def per_second(numbers: Ints, name: str, way_out: str = "") -> int:
+    """How many of its unit are a second, of a column of numbers, by the largest. Raises BadInput for two units."""
+    size = np.abs(numbers)
+    factor: int = 10 ** (3 * sum(int(size.max(initial=0)) >= LATEST * 1000**k for k in range(3)))
+    if factor > 1 and (few := size // factor < EARLY).any():
+        few = few if 2 * few.sum() <= len(few) else ~few
+        counts = f"{int(few.sum()):,} of {len(few):,} are such as {numbers[few.argmax()]}"
+        problem = f"{name} has numbers of two units: {counts}, the others such as {numbers[few.argmin()]}."
+        raise BadInput(problem, "Expected one unit.", way_out or "Rewrite the column.")
+    return factor
 
 
 def not_seconds(values: Ints) -> str:
@@ -193,6 +196,10 @@ def not_seconds(values: Ints) -> str:
     if within(day, 1, 12) and within(values // 100, 1800, 2100):
         return "months, YYYYMM"
     return "days, since 1970 or of a spreadsheet (since 1899-12-30)" if within(values, 5_000, 80_000) else ""
+
+
+def _beyond(value: Ints) -> npt.NDArray[np.bool_]:
+    return (value < CALENDAR[0]) | (value >= CALENDAR[1])
 
 
 def _filled(column: pa.ChunkedArray) -> Ints:

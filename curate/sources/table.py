@@ -139,8 +139,6 @@ class Delimited(TableSource):
         from driftline.curate.foreign.delimited import DelimitedFile
 
         table = DelimitedFile(file, path, self.delimiter)
-        if not any(table.header):
-            raise BadInput(f"The file {path} is empty.", "Expected a header line and one row a photo.")
         check_names(path, table.header, self.columns, WAY_OUT)
         yield from table.parts(sorted(set(self.columns.values())))
 

@@ -94,12 +94,13 @@ def _renamed(batches: Iterable[pa.RecordBatch], chosen: Mapping[str, str]) -> It
 def named(
     names: Sequence[str], asked: Mapping[str, str], roles: Sequence[str], needed: Sequence[str], what: str
 ) -> dict[str, str]:
-    """role → column, of a table with columns of these names: as asked for, else the column that is named as its role.
-    Raises BadInput."""
+    """role → column, of a table with columns of these names: as asked for, else the column that is named as its role,
+    in any case. Raises BadInput."""
     if unknown := [role for role in asked if role not in NAMED]:
         parts = (did_you_mean(unknown[0], NAMED), f"Expected {', '.join(NAMED)}.")
         raise BadInput(f"--columns names {unknown[0]!r}.", " ".join(filter(None, parts)))
-    columns = {role: asked.get(role, role) for role in roles}
+    forms = {name.strip().casefold(): name for name in reversed(names)} | {name: name for name in names}
+    columns = {role: asked.get(role, forms.get(role, role)) for role in roles}
     for role, column in columns.items():
         if names.count(column) > 1:
             raise BadInput(f"{what} has more than one column {column!r}.", f"It has {', '.join(names)}.")

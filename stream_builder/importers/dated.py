@@ -53,7 +53,7 @@ def times_of(
             raise BadInput(f"{problem} It looks like {looks}.", EXPECTED, "Convert the column to dates.")
         if (odd := np.isin(values, time_cells.FAR)).any():
             raise BadInput(f"{row_of(int(odd.argmax()))}: the time is {values[odd.argmax()]}.", EXPECTED)
-        return values // time_cells.per_second(int(np.abs(numbers).max()))
+        return values // time_cells.per_second(numbers[numbers != 0], f"{row_of(0)}: the time")
     whole = time_cells.TimeColumn("the time", unit)
     whole.add(column)
     times, _ = whole.whole(most=1.0)
