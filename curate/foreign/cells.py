@@ -26,10 +26,16 @@ def is_nothing(column: pa.ChunkedArray, words: Collection[str] = NOTHING) -> pa.
         return pc.fill_null(pc.is_nan(column), True)
     if column.type not in TEXTS:
         return column.is_null()
-    plain = pc.utf8_trim_whitespace(column)
-    short = pc.less_equal(pc.binary_length(plain), max(map(len, words)))  # others are not looked at
-    plain = pc.utf8_lower(pc.if_else(short, plain, "?"))
-    return pc.or_(column.is_null(), pc.is_in(plain, pa.array(list(words), column.type)))
+    return pa.chunked_array([pa.array(_is_word(pc.utf8_trim_whitespace(column), words))])
+
+
+def _is_word(plain: pa.ChunkedArray, words: Collection[str]) -> npt.NDArray[np.bool_]:
+    """(N,) true for null and the words. plain: texts without blanks around them; long ones are not looked at."""
+    found = np.array(plain.is_null())
+    short = np.flatnonzero(pc.fill_null(pc.less_equal(pc.binary_length(plain), max(map(len, words))), False))
+    if len(short):
+        found[short] = pc.is_in(pc.utf8_lower(plain.take(pa.array(short))), pa.array(list(words), plain.type))
+    return found
 
 
 def text(column: pa.ChunkedArray, name: str, words: Collection[str] = NOTHING, row: int = 1) -> pa.ChunkedArray:
@@ -49,7 +55,9 @@ def text(column: pa.ChunkedArray, name: str, words: Collection[str] = NOTHING, r
             column = (column.cast(pa.timestamp(kind.unit)) if pa.types.is_timestamp(kind) else column).cast(pa.string())
         except pa.ArrowNotImplementedError:
             raise BadInput(f"{name} holds values of the type {kind}.", "Expected text.") from None
-    return pc.if_else(is_nothing(column, words), None, pc.utf8_trim_whitespace(column))
+    column = pc.utf8_trim_whitespace(column)
+    nothing = _is_word(column, words)
+    return pc.if_else(pa.array(nothing), None, column) if nothing.sum() > column.null_count else column
 
 
 def whole_numbers(cells: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -61,7 +61,8 @@ class DelimitedFile:
         self.delimiter = delimiter or usual
         self.header: list[str] = []
         rows, _ = self._line_by_line(self._block(), 1)
-        self.header = [name.strip() for row in rows for name in row]
+        names = (name.encode("utf-8", "surrogateescape") for row in rows for name in row)
+        self.header = [name.decode("utf-8", "replace").strip() for name in names]
         if not any(self.header):
             raise BadInput(f"The file {path} is empty.", "Expected a header line and one row a line.")
 

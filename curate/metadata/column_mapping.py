@@ -20,6 +20,7 @@ from driftline.curate.foreign.time_cells import NO_TIME, UNREADABLE, TimeColumn,
 from driftline.curate.metadata.columns import FLICKR_LICENCES, ID, TimeUnit, id_of_address, printable, safe_id
 from driftline.curate.metadata.schema import as_mask, records_with, whole
 
+SURVEYED = ("uploaded", "until", "taken", "label", "licence", "id")
 TIME_FAULTS = {"until": "bad_upload_time", "uploaded": "bad_upload_time", "taken": "bad_capture_time"}
 DEGREES = {"longitude": 180.0, "latitude": 90.0}
 WHOLE = ("id", "user", "label")  # of which 1.0 is 1
@@ -57,10 +58,10 @@ def survey(
         for role, column in times.items():
             column.add(_readable(table[columns[role]]))
         if "label" in columns:
-            counted = pc.value_counts(_text(table[columns["label"]], "label")).to_pylist()
+            counted = pc.value_counts(_text(_readable(table[columns["label"]]), "label")).to_pylist()
             labels.update({count["values"]: count["counts"] for count in counted if count["values"] is not None})
         if "licence" in columns and licence_names is None:
-            counted = pc.value_counts(_text(table[columns["licence"]], "licence")).to_pylist()
+            counted = pc.value_counts(_text(_readable(table[columns["licence"]]), "licence")).to_pylist()
             licences.update({c["values"]: c["counts"] for c in counted if c["values"] and c["values"].isdecimal()})
         if "id" in columns:
             _refuse_rounded(_readable(table[columns["id"]]), name, row)
@@ -152,7 +153,9 @@ def _tags(column: pa.ChunkedArray) -> pa.Array:
     there = pc.fill_null(pc.not_equal(tags, ""), False)
     tags, row = tags.filter(there), row.filter(there).to_numpy()
     odd = pc.invert(pc.match_substring_regex(tags, r"^[A-Za-z0-9_.~-]*$"))
-    tags = pc.replace_with_mask(tags, odd, pa.array(map(quote_plus, tags.filter(odd).to_pylist()), pa.string()))
+    coded = tags.filter(odd).dictionary_encode()
+    encoded = pa.array(map(quote_plus, coded.dictionary.to_pylist()), pa.string())
+    tags = pc.replace_with_mask(tags, odd, encoded.take(coded.indices))
     ends = np.cumsum(np.bincount(row, minlength=len(lists)))
     joined = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, *ends], pa.int32()), tags), ",")
     return pc.if_else(lists.is_valid(), joined, None)
@@ -199,7 +202,7 @@ def _text(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     if name in ("title", "caption") and pa.types.is_list(column.type):  # of several, the first
         column = pc.list_element(pc.if_else(pc.greater(pc.list_value_length(column), 0), column, None), 0)
     words = (*NOTHING, *NO_LABEL) if name == "label" else NOTHING
-    column = pc.replace_substring(cells.text(_readable(column), name, words), "\x00", "\ufffd")
+    column = pc.replace_substring(cells.text(column, name, words), "\x00", "\ufffd")
     if name in ("title", "caption") and (pc.max(pc.binary_length(column)).as_py() or 0) > LONGEST_TITLE:
         return pc.utf8_slice_codeunits(column, 0, LONGEST_TITLE)
     return cells.whole_numbers(column) if name in WHOLE else column

@@ -90,13 +90,15 @@ class TableSource(FileSource):
 
     def survey(self, at: Workplace = HERE) -> "Reading":
         """Look at all rows of the columns whose values have one rule. Raises BadInput (see `survey`)."""
-        from driftline.curate.metadata.column_mapping import survey
+        from driftline.curate.metadata.column_mapping import SURVEYED, survey
+
+        few = self.model_copy(update={"columns": {n: column for n, column in self.columns.items() if n in SURVEYED}})
 
         def tables() -> "Iterator[pa.Table]":
             with suppress(BadInput):  # which `batches` raises in its place, after the rows before
-                yield from (piece.table for piece in self.pieces(at))
+                yield from (piece.table for piece in few.pieces(at))
 
-        return survey(tables(), self.columns, self.time_unit, self.path, self.licence_names, self.time_format)
+        return survey(tables(), few.columns, self.time_unit, self.path, self.licence_names, self.time_format)
 
 
 class Delimited(TableSource):
