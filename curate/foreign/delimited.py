@@ -199,10 +199,10 @@ def rows_of_lines(
             yield number, header
             continue
         cells = _fitted(cells, header)
-        whole = closed and len(cells) == len(header)
+        whole = len(cells) == len(header)
         inner = record[1:-1] if len(record) > 2 or len(header) < 3 else record
         swallowed = bool(inner) and all(part.count(delimiter) == len(header) - 1 for part in inner)
-        if len(record) > 1 and (swallowed or not whole):
+        if not closed or (len(record) > 1 and (swallowed or not whole)):
             waiting.extendleft(reversed(record[1:]))
             yield number, Fault("unclosed_quote", record[0].rstrip("\r\n"))
         else:

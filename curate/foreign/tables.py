@@ -1,7 +1,7 @@
 """Parquet files from outside, checked when they are opened."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from driftline.curate.core.atomic_io import json_value
 from driftline.curate.core.errors import BadInput, DriftlineError, MissingFile, reason
 from driftline.curate.foreign.arrays import moments_of
 from driftline.curate.foreign.limits import PART, RATIO, UNPACKED
@@ -113,6 +114,35 @@ def _longest(column: pa.Array) -> int:
     if pa.types.is_struct(column.type):
         return sum(map(_longest, column.flatten()))
     return _longest(column.values) if hasattr(column, "values") else 0
+
+
+def opened_rows(file: Any, name: Any) -> tuple[pa.Schema, Callable[[int, Sequence[str]], Iterator[pa.RecordBatch]]]:
+    """The schema of a Parquet file, or of one that `datasets` wrote with `save_to_disk` (.arrow), and what gives some
+    columns of its rows: at most so many rows at a time, of .arrow as they are stored. name: of the file."""
+    if str(name).endswith(".arrow"):
+        stream = pa.ipc.open_stream(file)
+        return stream.schema, lambda _, columns: (batch.select(columns) for batch in stream)
+    parquet = BoundedParquet(file, name)
+    return parquet.schema, parquet.batches
+
+
+def class_names(schema: pa.Schema) -> dict[str, list[str]]:
+    """Column → names of its classes, where the file's own metadata describes it as ClassLabel of `datasets`."""
+    try:
+        features: Any = json_value((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        return {c: list(map(str, f["names"])) for c, f in features.items() if f.get("_type") == "ClassLabel"}
+    except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
+        return {}
+
+
+def named_classes(numbers: Any, names: Sequence[str], what: str, row: int) -> Any:
+    """(N,) names of numbers of classes; below 0 is none. Raises BadInput for one beyond the names. what, row: the
+    column, and the number of the first row, in the message."""
+    beyond = pc.fill_null(pc.greater_equal(numbers, len(names)), False)
+    if (place := pc.index(beyond, True).as_py()) >= 0:
+        problem = f"{what} is {numbers[place]} in row {row + place:,}, and it has {len(names):,} names of classes."
+        raise BadInput(problem, f"Expected 0 … {len(names) - 1:,}, or -1 for no label.")
+    return pa.array(names, pa.string()).take(pc.if_else(pc.greater_equal(numbers, 0), numbers, None))
 
 
 def read_parquet(path: Path, columns: Sequence[str] | None = None, way_out: str = "") -> pa.Table:

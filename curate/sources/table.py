@@ -15,7 +15,6 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator
 
-from driftline.curate.core.atomic_io import json_value
 from driftline.curate.core.errors import BadInput, MissingFile, reason
 from driftline.curate.core.files import is_utf8
 from driftline.curate.core.settings import PLACE, PathText
@@ -249,23 +248,22 @@ def _pieces(path: Path | str, columns: Mapping[str, str], root: Path, name: str)
     """The rows of a Parquet file, or of an Arrow file as `datasets` writes it. name: begins ids of images."""
     import pyarrow as pa
 
-    from driftline.curate.foreign.tables import BoundedParquet, check_offsets, readable
+    from driftline.curate.foreign.tables import check_offsets, class_names, named_classes, opened_rows, readable
 
     names = sorted({column for role, column in columns.items() if role != "image"})
     with readable(path, "Expected Parquet, or a file of Hugging Face datasets."), _open_bytes(path) as file:
-        if str(path).endswith(".arrow"):
-            reader = pa.ipc.open_stream(file)
-            schema, batches = reader.schema, iter(reader)
-        else:
-            parquet = BoundedParquet(file, path)
-            schema, batches = parquet.schema, parquet.batches(READ, names)
+        schema, batches = opened_rows(file, path)
         check_names(path, schema.names, columns)
-        row = 0
-        for batch in batches:
-            chosen = batch.select(names)
-            check_offsets(chosen.columns)
+        classes, row = class_names(schema), 0
+        for batch in batches(READ, names):
+            check_offsets(batch.columns)
+            table = pa.Table.from_batches([batch])
+            for column in classes.keys() & set(names):
+                if pa.types.is_integer(table[column].type):
+                    values = named_classes(table[column], classes[column], f"{path}: {column}", row + 1)
+                    table = table.set_column(names.index(column), column, values)
             image = partial(_image, Path(path).absolute(), columns["image"], name, row) if "image" in columns else None
-            yield Piece(_with_class_names(chosen, schema), root, image=image)
+            yield Piece(table, root, image=image)
             row += len(batch)
 
 
@@ -273,27 +271,6 @@ def _image(path: Path, column: str, name: str, first: int, row: int) -> tuple[st
     from driftline.curate.images.local_files import cell_path
 
     return f"{name}-{first + row}", cell_path(path, column, first + row)
-
-
-def _with_class_names(batch: "pa.RecordBatch", schema: "pa.Schema") -> "pa.Table":
-    """The rows with names in columns that the file's own metadata describes as ClassLabel."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    table = pa.Table.from_batches([batch])
-    try:
-        features: Any = json_value((schema.metadata or {})[b"huggingface"])["info"]["features"]
-        names = {c: list(map(str, f["names"])) for c, f in features.items() if f.get("_type") == "ClassLabel"}
-    except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
-        return table
-    for column in names.keys() & set(table.column_names):
-        if pa.types.is_integer(table[column].type):
-            number, most = table[column], len(names[column])
-            inside = pc.and_(pc.greater_equal(number, 0), pc.less(number, most))
-            name = pc.take(pa.array(names[column], pa.string()), pc.if_else(inside, number, None))
-            values = pc.coalesce(name, number.cast(pa.string()))
-            table = table.set_column(table.column_names.index(column), column, values)
-    return table
 
 
 def _open_bytes(path: Path | str) -> Any:

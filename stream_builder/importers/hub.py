@@ -13,11 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from driftline.curate.core.atomic_io import json_value
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile, reason
 from driftline.curate.foreign.cells import NOTHING
 from driftline.curate.foreign.http import limit_hub
-from driftline.curate.foreign.tables import BoundedParquet, check_offsets, readable
+from driftline.curate.foreign.tables import check_offsets, class_names, named_classes, opened_rows, readable
 from driftline.stream_builder.importers.dated import label_times, labels_of, times_of
 from driftline.stream_builder.lazy_images import LazyImages
 from driftline.stream_builder.rows import Rows, cut, labelled
@@ -102,7 +101,8 @@ class _Reader:
 
     def read(self, name: str, shard: Path) -> None:
         """Add all rows of a shard. name: relative to the data set, for ids and the side."""
-        schema, batches = _open_shard(shard)
+        with readable(shard, "Expected a shard of a Hugging Face data set."):
+            schema, batches = opened_rows(pa.memory_map(str(shard)), shard)
         for column in self.columns.values():
             if (times := schema.names.count(column)) != 1:
                 many = "more than one" if times else "no"
@@ -110,15 +110,15 @@ class _Reader:
         if "x" not in self.columns:
             self.columns["x"] = _samples_column(name, schema)
         is_image = pa.types.is_struct(schema.field(self.columns["x"]).type)
-        class_names = _class_names(schema, self.columns["label"])
-        self.has_names |= bool(class_names)
+        classes = class_names(schema).get(self.columns["label"], [])
+        self.has_names |= bool(classes)
         side = next((SIDES[p] for p in _words(name) if p in SIDES), "")
         row = 0
         if is_image:
             self.files.append(self.folder / f"images-{len(self.files):05d}.bin")
         images = self.files[-1].open("wb") if is_image else nullcontext()
         with readable(shard, "Expected a shard of a Hugging Face data set."), images as file:
-            for batch in batches(list(self.columns.values())):
+            for batch in batches(ROWS, list(dict.fromkeys(self.columns.values()))):
                 check_offsets(batch.columns)
                 columns = {role: batch.column(column) for role, column in self.columns.items()}
                 if file is not None:
@@ -129,8 +129,9 @@ class _Reader:
                         problem = f"{name}, row {row + bad[0]}: {self.columns['x']} is {type(texts[bad[0]]).__name__}."
                         raise BadInput(problem, "Expected text in every row.")
                     columns["x"] = pa.array(texts, pa.large_string())
-                if class_names and pa.types.is_integer(columns["label"].type):
-                    columns["label"] = pa.array([_named(label, class_names) for label in columns["label"].to_pylist()])
+                if classes and pa.types.is_integer(columns["label"].type):
+                    what = f"{name}: {self.columns['label']}"
+                    columns["label"] = named_classes(columns["label"], classes, what, row)
                 self.tables.append(pa.table(columns))
                 self.ids += [f"{name}-{row + i}" for i in range(len(batch))]
                 self.sides += [side] * len(batch)
@@ -223,16 +224,6 @@ def _of_config(names: list[str], config: str | None, what: str) -> list[str]:
     return chosen
 
 
-def _open_shard(shard: Path) -> tuple[pa.Schema, Any]:
-    """The schema, and a function (columns) → batches."""
-    with readable(shard, "Expected a shard of a Hugging Face data set."):
-        if shard.suffix == ".parquet":
-            parquet = BoundedParquet(shard)
-            return parquet.schema, lambda columns: parquet.batches(ROWS, list(dict.fromkeys(columns)))
-        stream = pa.ipc.open_stream(pa.memory_map(str(shard)))
-        return stream.schema, lambda columns: iter(stream)
-
-
 def _samples_column(name: str, schema: pa.Schema) -> str:
     """The only column of images, else text. Raises BadInput."""
     images = [f.name for f in schema if pa.types.is_struct(f.type) and {c.name for c in f.type} >= {"bytes", "path"}]
@@ -243,17 +234,3 @@ def _samples_column(name: str, schema: pa.Schema) -> str:
             "Use --x COLUMN.",
         )  # fmt: skip
     return columns[0]
-
-
-def _class_names(schema: pa.Schema, label: str) -> list[str]:
-    """The names of a ClassLabel column; [] for others."""
-    try:
-        info = json_value((schema.metadata or {})[b"huggingface"])["info"]["features"][label]
-        return [str(name) for name in info["names"]] if info.get("_type") == "ClassLabel" else []
-    except (KeyError, TypeError, ValueError, RecursionError):
-        return []
-
-
-def _named(value: int | None, class_names: list[str]) -> str | None:
-    """A class by name; -1 is a missing label in `datasets`."""
-    return class_names[value] if value is not None and 0 <= value < len(class_names) else None

@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -109,6 +109,12 @@ def test_a_cell_means_the_same_at_every_door(rule: str, door: str, kind: str, tm
             read(door, kind, tmp_path, role, values)
         return
     assert read(door, kind, tmp_path, role, values) == list(means)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_stream_has_times_of_one_unit(kind: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="two units: 1 of 4 are such as 1546300800, the others"):
+        read("table", kind, tmp_path, "time", [1_546_300_800_000] * 3 + [1_546_300_800])
 
 
 @pytest.mark.parametrize(("door", "kind"), DOORS)
@@ -228,18 +234,50 @@ def test_licences_that_are_numbers_are_named_and_flickr_has_names_for_them(tmp_p
     assert records(named, "licence_url") == ["https://creativecommons.org/licenses/by/2.0/", None, None, None]
 
 
+ENDS: dict[str, Callable[[list[str]], str]] = {
+    "no end of the last line": "\n".join,
+    "a mark of UTF-8": lambda lines: "\ufeff" + "\n".join(lines),
+    "ends of Windows": "\r\n".join,
+    "ends of old Macs": "\r".join,
+    "all ends": lambda lines: "\r\n".join(lines[:5]) + "\n" + "\r".join(lines[5:]),
+    "empty lines": lambda lines: "\n\n" + "\n".join([*lines[:5], "", "\r", *lines[5:], "", ""]),
+    "quotes around all cells": lambda lines: "\n".join('"' + line.replace(",", '","') + '"' for line in lines),
+    "separators at the ends": lambda lines: "\n".join(f"{line}," for line in lines),
+    "semicolons": lambda lines: "\n".join(lines).replace(",", ";"),
+    "blanks around names": lambda lines: "\n".join([lines[0].replace(",", " , "), *lines[1:]]),
+}
+
+
+@pytest.mark.parametrize("door", ["photos", "log", "table"])
+@pytest.mark.parametrize("form", ENDS)
+def test_the_form_of_lines_changes_no_cell(form: str, door: str, tmp_path: Path) -> None:
+    times = [f"2020-01-{i + 1:02}" for i in range(12)]
+    path = table(tmp_path, "csv", [row | {"text": row["url"]} for row in rows_of("time", times)])
+    path.write_text(ENDS[form](path.read_text().splitlines()), encoding="utf-8", newline="")
+    if door == "photos":
+        more = {"delimiter": ";"} if form == "semicolons" else {}
+        found = records(Delimited(path=path, columns={"url": "url", "uploaded": "time"}, **more), "uploaded")
+    elif door == "log":
+        found = read_log([path]).time.tolist()
+    else:
+        found = from_table(path, x="text", period=1, test_share=0).flat("train").time.tolist()
+    assert found == [seconds_of(time) for time in times]
+
+
 @pytest.mark.parametrize("door", ["photos", "log"])
-def test_an_unclosed_quote_costs_its_own_line(door: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("first", "last"), [(5, 20), (5, 6), (39, 39)])
+def test_an_unclosed_quote_costs_its_own_line(first: int, last: int, door: str, tmp_path: Path) -> None:
     """Read = kept + dropped, counted in lines of the file."""
     rows = [{"time": "2020", "id": f"p{i}", "version": "v", "prediction": "cat", "label": "cat"} for i in range(40)]
     path = table(tmp_path, "csv", rows)
-    path.write_text(path.read_text().replace("p5,", '"p5,').replace("p20,", 'p20",').rstrip("\n"))
+    text = path.read_text().replace(f"p{first},", f'"p{first},')
+    path.write_text((text if first == last else text.replace(f"p{last},", f'p{last}",')).rstrip("\n"))
     if door == "log":
         counts = read_log([path]).counts
         assert (counts["read"], counts["not_a_row"], counts["labelled"]) == (40, 1, 39)
     else:
         faults = records(Delimited(path=path, columns={"path": "id", "uploaded": "time"}), "fault")
-        assert [i for i, why in enumerate(faults) if why == "unclosed_quote"] == [5]
+        assert [i for i, why in enumerate(faults) if why == "unclosed_quote"] == [first]
         assert len(faults) == 40
 
 
