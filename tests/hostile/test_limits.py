@@ -132,7 +132,7 @@ class TestTables:
     def test_an_arrow_file_whose_offsets_lead_out_of_it_does_not_end_the_process(self, tmp_path: Path) -> None:
         from driftline.curate.sources.table import HuggingFace
 
-        table = pa.table({"image": [b"x"] * 5, "time": [1] * 5, "tags": [["a"]] * 5})
+        table = pa.table({"image": [b"x"] * 5, "time": [2019] * 5, "tags": [["a"]] * 5})
         sink = io.BytesIO()
         with pa.ipc.new_stream(sink, table.schema) as file:
             file.write_table(table)
