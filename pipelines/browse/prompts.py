@@ -1,5 +1,6 @@
 """Trying prompts: the best photos of each time bucket, marks of photos, and prompts saved in the file of the run."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,7 +24,6 @@ from driftline.curate.retrieval.settings import Concept
 from driftline.eval.logs.cells import wilson
 from driftline.pipelines.browse.collection import Collection
 from driftline.pipelines.config.loader import load
-from driftline.pipelines.config.yaml_edit import set_value
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import folder_of, is_finished
 from driftline.pipelines.stages.embed import spec_of
@@ -209,19 +209,17 @@ class Prompts:
         """
         path = self.context.root / "driftline.yaml"
         file, keys = concepts_place(path)
-        before = text = file.read_text(encoding="utf-8")
-        concepts = load(path).retrieve.concepts  # as they are now: the file may have been edited by hand
-        names = [c.name for c in concepts]
-        if name in names:
-            at: list[str | int] = [*keys, names.index(name)]
-            text = set_value(text, [*at, "prompts"], list(query.prompts))
-            if query.negatives or concepts[names.index(name)].negatives:
-                text = set_value(text, [*at, "negatives"], list(query.negatives))
-        else:
-            entry: dict[str, Any] = {"name": name, "prompts": list(query.prompts)}
-            if query.negatives:
-                entry["negatives"] = list(query.negatives)
-            text = set_value(text, [*keys, len(names)], entry)
+        before = file.read_text(encoding="utf-8")
+        names = [c.name for c in load(path).retrieve.concepts]  # as they are now: the file may have been edited by hand
+        entries = yaml.safe_load(before)
+        for key in keys:
+            entries = entries[key]
+        number = names.index(name) if name in names else len(names)
+        old = entries[number] if name in names and isinstance(entries[number], dict) else {"name": name}
+        entry = old | {"prompts": list(query.prompts)}
+        if query.negatives or "negatives" in old:
+            entry["negatives"] = list(query.negatives)
+        text = with_entry(before, keys, number, entry)
         with self._lock:
             write_text(file, text)
             try:
@@ -237,3 +235,32 @@ def concepts_place(path: Path) -> tuple[Path, Sequence[str]]:
     values = yaml.safe_load(path.read_text(encoding="utf-8"))
     concepts = values["retrieve"]["concepts"]
     return (resolve_path(concepts, path.parent), []) if isinstance(concepts, str) else (path, ["retrieve", "concepts"])
+
+
+def with_entry(text: str, keys: Sequence[str], number: int, entry: Any) -> str:
+    """A YAML text with another entry, written as JSON, in the list to which the keys lead; comments, order and spacing
+    of the rest stay. number: of the entry that is replaced; one past the last: it is appended.
+
+    >>> with_entry("a: [b, c]  # kept\\n", ["a"], 0, {"d": 1})
+    'a: [{"d": 1}, c]  # kept\\n'
+    """
+    node: Any = yaml.compose(text, Loader=yaml.SafeLoader)
+    for key in keys:
+        node = next(value for name, value in node.value if name.value == key)
+    plain, last = json.dumps(entry, ensure_ascii=False), node.value[-1]
+    if number < len(node.value):
+        old = node.value[number]
+        return text[: old.start_mark.index] + plain + text[_end(old) :]
+    if node.flow_style:
+        return f"{text[: _end(last)]}, {plain}{text[_end(last) :]}"
+    line_end = text.find("\n", _end(last))
+    line_end = len(text) if line_end < 0 else line_end
+    return f"{text[:line_end]}\n{' ' * node.start_mark.column}- {plain}{text[line_end:]}"
+
+
+def _end(node: Any) -> int:
+    """End of the node's own text: a block ends with its last leaf, not at the next key."""
+    if isinstance(node, yaml.ScalarNode) or node.flow_style or not node.value:
+        return int(node.end_mark.index)
+    last = node.value[-1]
+    return _end(last[1] if isinstance(node, yaml.MappingNode) else last)

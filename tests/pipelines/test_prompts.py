@@ -21,10 +21,9 @@ from support.pages import chromium_browser, served, violations_everywhere
 import driftline as dl
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
 from driftline.curate.metadata.withdrawals import Withdrawal, address_digest, withdraw
-from driftline.pipelines.browse.prompts import Found, Prompts, Query, Share
+from driftline.pipelines.browse.prompts import Found, Prompts, Query, Share, with_entry
 from driftline.pipelines.browse.server import application, open_collection
 from driftline.pipelines.config.loader import load
-from driftline.pipelines.config.yaml_edit import set_value
 from driftline.pipelines.run.state import folder_of
 from driftline.pipelines.web.local_server import guarded, listen, local_app
 
@@ -171,17 +170,15 @@ values = st.recursive(
 )
 
 
-@given(values, values, st.booleans())
-def test_setting_one_value_changes_that_value_only(old: Any, new: Any, flow: bool) -> None:
-    whole = {"first": [1, {"x": old, "y": 2}], "last": deepcopy(old)}  # the same object would be an alias
+@given(st.lists(values, min_size=1, max_size=3), values, st.booleans(), st.integers(0, 3))
+def test_setting_one_entry_changes_that_entry_only(entries: list[Any], new: Any, flow: bool, place: int) -> None:
+    whole = {"first": 1, "section": {"list": entries}, "last": deepcopy(entries)}  # the same object would be an alias
     text = "# head\n" + yaml.safe_dump(whole, default_flow_style=flow, sort_keys=False) + "# foot\n"
-    changed = set_value(text, ["first", 1, "x"], new)
-    assert yaml.safe_load(changed) == {"first": [1, {"x": new, "y": 2}], "last": old}
+    number = min(place, len(entries))
+    changed = with_entry(text, ["section", "list"], number, new)
+    wanted = [*entries[:number], new, *entries[number + 1 :]]
+    assert yaml.safe_load(changed) == {"first": 1, "section": {"list": wanted}, "last": entries}
     assert (changed.startswith("# head\n"), changed.endswith("# foot\n")) == (True, True)
-    added = set_value(text, ["first", 1, "z"], new)
-    assert yaml.safe_load(added) == {"first": [1, {"x": old, "y": 2, "z": new}], "last": old}
-    longer = set_value(text, ["first", 2], new)
-    assert yaml.safe_load(longer) == {"first": [1, {"x": old, "y": 2}, new], "last": old}
 
 
 class TestServer:
