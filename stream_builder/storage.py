@@ -18,16 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from driftline.curate.core.atomic_io import (
-    UPGRADE,
-    check_format,
-    fingerprint,
-    read_json,
-    sweep,
-    write_array,
-    write_bytes,
-    write_json,
-)
+from driftline.curate.core import atomic_io as io
+from driftline.curate.core.atomic_io import fingerprint, write_array, write_json
 from driftline.curate.core.errors import BadArray, BadConfig, DriftlineError, IntegrityError, MissingFile
 from driftline.curate.core.files import stamp_of
 from driftline.curate.core.outputs import ELSEWHERE
@@ -102,7 +94,7 @@ def write(folder: Path, stream: Any) -> None:
     _check_kept(folder, head["sha256"])
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "stream.json").unlink(missing_ok=True)
-    sweep(folder)
+    io.sweep(folder)
     files = folder / FILES
     there = _plain_files(files)
     for step in _stored_steps(stream):
@@ -130,7 +122,7 @@ def _check_kept(folder: Path, sha256: str) -> None:
     try:
         head = _head(folder)
     except DriftlineError as error:
-        if error.way_out == UPGRADE:
+        if error.way_out == io.UPGRADE:
             raise
         if not any(folder.glob("step_*")):
             raise BadConfig(f"{folder} has a file {path.name} that is no stream's.", "", ELSEWHERE) from None
@@ -202,7 +194,7 @@ def verify_once(folder: Path, verify_all: Callable[[], None]) -> None:
     marks = {path.relative_to(folder).as_posix(): stamp_of(path.stat()) for path in paths}
     now, seal = fingerprint(marks), folder / VERIFIED
     with suppress(DriftlineError, OSError):  # a damaged memory is none
-        if read_json(seal) == {"format": FORMAT, "files": now}:
+        if io.read_json(seal) == {"format": FORMAT, "files": now}:
             return
     verify_all()
     with suppress(OSError):  # a folder that cannot be written is verified each time
@@ -223,7 +215,7 @@ def _head(folder: Path) -> dict[str, Any]:
     """stream.json. Raises BadInput and IntegrityError naming the file."""
     path = folder / "stream.json"
     head = read_document(path, Schema, AGAIN)
-    check_format(path, head.get("format"), FORMAT, AGAIN)
+    io.check_format(path, head.get("format"), FORMAT, AGAIN)
     if head.pop("digest", "") != fingerprint(head):
         raise IntegrityError(f"{path} was changed after it was written.", "Its digest differs.", AGAIN)
     return head
@@ -270,7 +262,7 @@ def _stored_files(files: Sequence[Path], folder: Path, there: set[str]) -> list[
             try:
                 os.link(place, target)
             except OSError:  # another file system
-                write_bytes(Path(target), file.read_bytes())
+                io.write_bytes(Path(target), file.read_bytes())
             there.add(name)
         names.append(name)
     return names

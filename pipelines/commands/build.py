@@ -12,14 +12,7 @@ import typer
 from driftline.curate.core.errors import BadConfig, DriftlineError, Waiting
 from driftline.curate.core.executor import Engine, Executor, default_workers
 from driftline.pipelines.cli.action import Shown, action
-from driftline.pipelines.cli.common import (
-    context_of_last,
-    context_to_run,
-    executor_of,
-    kept_text,
-    log_of,
-    next_step,
-)
+from driftline.pipelines.cli.common import context_of_last, context_to_run, executor_of, kept_text, log_of, next_step
 from driftline.pipelines.cli.out import guarded_out
 from driftline.pipelines.kinds import Names, Place, Settings, changes_of, path_of, several
 

@@ -113,7 +113,7 @@ def _plots(
     return [path for name in names for path in draw(name, runs[0], first, out, (), settings, say)]
 
 
-@action("driftline reproduce seq-to-final --data data --only table-2 --quick --out ours", "Evaluate")
+@action("driftline reproduce seq-to-final --data data --only table-2 --quick\n  --out ours", "Evaluate")
 def reproduce(
     paper: Literal["clear", "near-future", "seq-to-final", "ocrr"], *, data: Place, out: Place, only: Names = (),
     quick: bool = False, plan: bool = False, seeds: str | None = None, device: Device = "auto",

@@ -11,14 +11,7 @@ from pydantic import BaseModel, BeforeValidator, SerializeAsAny, ValidationError
 from pydantic_core import ErrorDetails
 
 from driftline.curate.bucketing.settings import BucketSettings
-from driftline.curate.core.errors import (
-    BadConfig,
-    DriftlineError,
-    MissingFile,
-    available,
-    did_you_mean,
-    reason,
-)
+from driftline.curate.core.errors import BadConfig, DriftlineError, MissingFile, available, did_you_mean, reason
 from driftline.curate.core.settings import Section, expected, keys_of, resolve_path, value_of
 from driftline.curate.encoders import EmbedSettings
 from driftline.curate.fetch.settings import FetchSettings

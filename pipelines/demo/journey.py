@@ -28,10 +28,8 @@ from driftline.pipelines.config import presets
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.demo.draw import CHANGES, CONCEPTS, HALFWAY
 from driftline.pipelines.demo.world import END, RESET_DAY, START, World, build, serve
+from driftline.pipelines.reporting import audit_page
 from driftline.pipelines.reporting.audit import audit
-from driftline.pipelines.reporting.audit_page import lines as audit_lines
-from driftline.pipelines.reporting.audit_page import page as audit_page
-from driftline.pipelines.reporting.audit_page import pictures as audit_pictures
 from driftline.pipelines.reporting.run_report import journey_report
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.stage import Context
@@ -45,7 +43,7 @@ CLOSED = ["nearest-mean", "slda", "ridge", "ranpac", "fecam"]
 LEARNERS = ["majority", *CLOSED, "nap", "scratch", "finetune", "cumulative", "er", "der++"]
 PROTOCOLS = ["clear-iid", "clear-streaming"]
 FEATURES = "photos-of-2004"
-WORKER_ERROR = 0.05
+WORKER_ERROR, WORKERS = 0.05, 3  # of an answer; who answer for each image
 NOTICE = (
     "Demonstration: the photos are rendered by a program and the workers are simulated "
     f"(each answer is wrong with probability {WORKER_ERROR:.0%}). "
@@ -137,15 +135,13 @@ def demo(out: Path, scale: Scale, run_log: RunLog, workers: int | None = None) -
     texts = row_0(context, release, scale.seeds)
     parts.done("evaluate")
     truth = {
-        id_: (things[0] if things[0] in CONCEPTS else BACKGROUND)
+        id_: "two concepts" if len(things) > 1 else things[0] if things[0] in CONCEPTS else BACKGROUND
         for id_, things in world.truth().items()
-        if len(things) == 1
     }
-    truth |= {id_: "two concepts" for id_, things in world.truth().items() if len(things) > 1}
     findings = audit(out)
     write_json(out / "audit" / "audit.json", findings)
-    write_text(out / "audit" / "audit.html", audit_page(findings, audit_pictures(out, findings)))
-    audited = Section("audit", "Audit of the release", shown("audit", audit_lines(findings)))
+    write_text(out / "audit" / "audit.html", audit_page.page(findings, audit_page.pictures(out, findings)))
+    audited = Section("audit", "Audit of the release", shown("audit", audit_page.lines(findings)))
     page = journey_report(
         context,
         release,
@@ -198,20 +194,17 @@ def configuration(world: World, scale: Scale) -> str:
     return presets.full_text(values, "The built-in photo world: preset mini with rendered photos")
 
 
-def simulate_answers(out: Path, world: World, batch: Path | None = None, name: str = "results.csv") -> None:
-    """Write the answers of simulated workers to a batch into `out`/answers/`name`, unless they exist.
-
-    batch: its folder; None: that of the stage ask.
-    """
-    results = out / "answers" / name
+def simulate_answers(out: Path, world: World) -> None:
+    """Write the answers of simulated workers to the batch of the stage ask into `out`/answers, unless they exist."""
+    results = out / "answers" / "results.csv"
     if results.is_file():
         return
-    folder = batch or folder_of(out, "ask")
+    folder = folder_of(out, "ask")
     facts = read_batch(folder)
     rows = list(csv.DictReader(io.StringIO((folder / "batch.csv").read_text(encoding="utf-8"))))
     shown = world.truth()
-    truth = {item: frozenset(t for t in shown[id_] if t in CONCEPTS) for item, id_ in facts["items"].items()}
-    write_text(results, answer(facts, rows, truth, list(CONCEPTS), seed=0, error=WORKER_ERROR))
+    truth = {item: {t for t in shown[id_] if t in CONCEPTS} for item, id_ in facts["items"].items()}
+    write_text(results, answer(rows, truth))
 
 
 def shown(macro: str, *values: object) -> Markup:
@@ -240,49 +233,24 @@ HEADER = (
 )  # fmt: skip
 
 
-def answer(
-    batch: Mapping[str, object],
-    rows: Sequence[Mapping[str, str]],
-    truth: Mapping[str, frozenset[str]],
-    concepts: Sequence[str],
-    seed: int,
-    error: float,
-    workers: int = 3,
-    pool: int = 25,
-) -> str:
-    """A results CSV.
-
-    rows: lines of batch.csv. truth: item → concepts that it shows. error: probability that an answer is wrong (misses
-    the concept, adds one, or confuses it with another).
-    """
+def answer(rows: Sequence[Mapping[str, str]], truth: Mapping[str, set[str]]) -> str:
+    """A results CSV. rows: lines of batch.csv. truth: item → concepts that it shows; a wrong answer misses the concept,
+    adds one, or confuses it with another."""
     buffer = io.StringIO(newline="")
-    writer = csv.DictWriter(buffer, HEADER, quoting=csv.QUOTE_ALL, lineterminator="\r\n")
-    writer.writeheader()
+    writer = csv.writer(buffer, quoting=csv.QUOTE_ALL, lineterminator="\r\n")
+    writer.writerow(HEADER)
+    names = list(CONCEPTS)
     for row in rows:
-        rng = rng_for(seed, "workers", row["item"])
-        for place, worker in enumerate(rng.choice(pool, workers, replace=False).tolist()):
-            ticked = set(truth[row["item"]])
-            if rng.random() < error:
-                wrong = concepts[int(rng.integers(len(concepts)))]
+        item = row["item"]
+        rng = rng_for(0, "workers", item)
+        for place, worker in enumerate(rng.choice(25, WORKERS, replace=False).tolist()):
+            ticked = set(truth[item])
+            if rng.random() < WORKER_ERROR:
+                wrong = names[int(rng.integers(len(names)))]
                 ticked = [{wrong}, set(), ticked | {wrong}][int(rng.integers(3))]
-            writer.writerow(
-                {
-                    "HITId": f"HIT{row['item']}",
-                    "HITTypeId": "SIMULATED",
-                    "Title": "Which of these are in the image?",
-                    "Reward": "$0.02",
-                    "MaxAssignments": workers,
-                    "AssignmentId": f"A{row['item']}{place}",
-                    "WorkerId": f"SIMULATED{worker:03d}",
-                    "AssignmentStatus": "Submitted",
-                    "AcceptTime": "Thu Oct 09 07:30:20 PDT 2025",
-                    "SubmitTime": "Thu Oct 09 07:30:29 PDT 2025",
-                    "WorkTimeInSeconds": int(rng.integers(4, 15)),
-                    "Input.batch": row["batch"],
-                    "Input.item": row["item"],
-                    "Input.image_url": row["image_url"],
-                    "Answer.labels": "|".join(sorted(ticked)) or NONE,
-                    "Answer.sensitive": "no",
-                }
-            )
+            facts = [f"HIT{item}", "SIMULATED", "Which of these are in the image?", "$0.02", WORKERS]
+            facts += [f"A{item}{place}", f"SIMULATED{worker:03d}", "Submitted"]
+            facts += ["Thu Oct 09 07:30:20 PDT 2025", "Thu Oct 09 07:30:29 PDT 2025", int(rng.integers(4, 15))]
+            facts += [row["batch"], item, row["image_url"], "|".join(sorted(ticked)) or NONE, "no", "", ""]
+            writer.writerow(facts)
     return buffer.getvalue()

@@ -2,6 +2,8 @@
 
 import bz2
 import hashlib
+import io
+import socket
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -10,24 +12,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote_plus
+
+import numpy as np
+from PIL import Image, ImageDraw
 
 from driftline.curate.core.atomic_io import read_json, write_bytes, write_json
 from driftline.curate.core.errors import BadConfig, Busy
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.foreign.names import is_count
-from driftline.pipelines.demo.draw import CONCEPTS, SCENES, photo
-
-if TYPE_CHECKING:
-    import numpy as np
-import io
-
-import numpy as np
-from PIL import Image, ImageDraw
-
-from driftline.pipelines.demo.draw import Rng, jpeg
+from driftline.pipelines.demo.draw import CONCEPTS, SCENES, Rng, jpeg, photo
 
 TURNED, DEEP, CLEAR, RESET = "turned", "deep", "clear", "reset"
 SHARE = 0.025  # of the photos, for each kind
@@ -90,6 +86,10 @@ TITLES = [
     "été à la plage {n}",
     "",
 ]
+# Part of the records below which a field is wrong, or the server behaves so; those below a smaller one are others.
+DIRT = {0.05: {"url": ""}, 0.055: {"url": "htp:/broken"}, 0.12: {"taken": "4501-01-01 00:00:00.0"},
+        0.125: {"taken": "null"}, 0.13: {"uploaded": "0"}, 0.133: {"uploaded": ""}}  # fmt: skip
+FAULTS = {0.175: "gone", 0.19: "busy", 0.20: "html", 0.21: "cut"}
 
 
 @dataclass(frozen=True)
@@ -160,34 +160,15 @@ def _render(
             if uploaders:  # drawn apart, too
                 fields |= _user(int(rng_for(seed, "uploader", i).integers(uploaders)))
             if dirt < 0.03:
-                fields["marker"], fields["url"] = (
-                    "1",
-                    f"http://www.flickr.com/videos/{fields['user']}/{id_}/play/orig/0123456789",
-                )
-            elif dirt < 0.05:
-                fields["url"] = ""
-            elif dirt < 0.055:
-                fields["url"] = "htp:/broken"
-            elif dirt < 0.115:
-                fields["taken"] = (uploaded + timedelta(hours=float(rng.uniform(0.1, 12)))).strftime(
-                    "%Y-%m-%d %H:%M:%S.0"
-                )
-            elif dirt < 0.12:
-                fields["taken"] = "4501-01-01 00:00:00.0"
-            elif dirt < 0.125:
-                fields["taken"] = "null"
-            elif dirt < 0.13:
-                fields["uploaded"] = "0"
-            elif dirt < 0.133:
-                fields["uploaded"] = ""
-            elif dirt < 0.175:
-                behaviour[id_] = "gone"
-            elif dirt < 0.19:
-                behaviour[id_] = "busy"
-            elif dirt < 0.20:
-                behaviour[id_] = "html"
-            elif dirt < 0.21:
-                behaviour[id_] = "cut"
+                address = f"http://www.flickr.com/videos/{fields['user']}/{id_}/play/orig/0123456789"
+                fields |= {"marker": "1", "url": address}
+            elif 0.055 <= dirt < 0.115:
+                later = uploaded + timedelta(hours=float(rng.uniform(0.1, 12)))
+                fields["taken"] = later.strftime("%Y-%m-%d %H:%M:%S.0")
+            else:
+                fields |= next((change for below, change in DIRT.items() if dirt < below), {})
+                if dirt >= 0.133 and (fault := next((fault for below, fault in FAULTS.items() if dirt < below), "")):
+                    behaviour[id_] = fault
             odd_rng = rng_for(seed, "odd", i)  # of its own: the photos are those of a plain world
             odd = None if plain or dirt < 0.21 else oddity(age, odd_rng)
             if odd == RESET:
@@ -206,7 +187,7 @@ def _render(
     return lines, truth, behaviour
 
 
-def _fields(id_: str, shown: list[str], uploaded: datetime, port: int, rng: "np.random.Generator") -> dict[str, str]:
+def _fields(id_: str, shown: list[str], uploaded: datetime, port: int, rng: Rng) -> dict[str, str]:
     user = _user(int(rng.zipf(1.6)) % 400)
     taken = uploaded - timedelta(hours=float(rng.gamma(1.2, 60)) + 0.2)
     licence = list(LICENCES)[int(rng.integers(len(LICENCES)))]
@@ -243,8 +224,6 @@ def _line(number: int, f: dict[str, str]) -> str:
 
 
 def _free_port() -> int:
-    import socket
-
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

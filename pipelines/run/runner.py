@@ -14,21 +14,9 @@ from driftline.curate.core.atomic_io import TEMPORARY, fingerprint
 from driftline.curate.core.errors import BadConfig, DriftlineError, Unconfirmed, Unfinished, UnknownName, Waiting
 from driftline.curate.core.files import look_again, one_walk
 from driftline.curate.validation.settings import FORGOTTEN
+from driftline.pipelines.run import state as on_disk
 from driftline.pipelines.run.stage import Context, Stage, reasons_text
-from driftline.pipelines.run.state import (
-    BORDERS,
-    DONE,
-    INTENT,
-    RECORD,
-    StageState,
-    alone,
-    begun_of,
-    done_of,
-    end_growth,
-    folder_of,
-    settle,
-    write_changes,
-)
+from driftline.pipelines.run.state import BORDERS, DONE, INTENT, RECORD, StageState, begun_of, done_of, folder_of
 from driftline.pipelines.stages import STAGES
 from driftline.pipelines.stages.bucket import Bucket
 
@@ -171,12 +159,12 @@ def run(
     check_stages(start, until)
     run_log = context.run_log
     because = ""
-    with alone(context.root), one_walk():
+    with on_disk.alone(context.root), one_walk():
         for name in OWN_FILES:
             for left in context.root.glob(f"{TEMPORARY}*-{name}"):  # of a process that was killed
                 left.unlink(missing_ok=True)
         for stage in make(context):
-            settle(folder_of(context.root, stage.name))
+            on_disk.settle(folder_of(context.root, stage.name))
         if (context.root / INTENT).is_file():
             from driftline.pipelines.run.leaving import resume
 
@@ -192,7 +180,7 @@ def run(
             if stage.name in todo:
                 stage.check()
         confirm(context, plans, yes)
-        write_changes(context.root, context.changes)
+        on_disk.write_changes(context.root, context.changes)
         for stage in stages:
             try:
                 _run_one(stage, todo.get(stage.name), yes)
@@ -207,7 +195,7 @@ def run(
             except KeyboardInterrupt:
                 raise KeyboardInterrupt(_stopped(stage)) from None
         if before is None:
-            end_growth(context.root, fingerprint(Bucket(context).settings()))
+            on_disk.end_growth(context.root, fingerprint(Bucket(context).settings()))
     entries = status(context)
     for entry in entries:
         if entry["state"] == "waiting" and (because or entry["stage"] == until):

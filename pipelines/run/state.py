@@ -19,15 +19,8 @@ from typing import Any
 
 import yaml
 
-from driftline.curate.core.atomic_io import (
-    check_version,
-    fingerprint,
-    read_json,
-    remove_tree,
-    sha256_file,
-    sweep,
-    write_json,
-)
+from driftline.curate.core import atomic_io as io
+from driftline.curate.core.atomic_io import fingerprint, read_json, write_json
 from driftline.curate.core.errors import BadInput, Busy, DriftlineError, MissingFile
 from driftline.curate.core.files import content_digest, files_of, full_digests, listing
 from driftline.curate.core.own_code import codes_of
@@ -103,7 +96,7 @@ def done_of(root: Path, name: str) -> dict[str, Any] | None:
     path = folder_of(root, name) / DONE
     done: dict[str, Any] | None = _read(path)
     if done is not None:
-        check_version(path, done["version"], VERSION, "Build it again in a new folder: driftline init.")
+        io.check_version(path, done["version"], VERSION, "Build it again in a new folder: driftline init.")
     return done
 
 
@@ -125,7 +118,7 @@ def end_growth(root: Path, settings: str) -> None:
         if (path := borders_of(root, settings)).parent != root:
             path.replace(root / BORDERS)
         (root / GROWING / BEFORE).unlink()
-    remove_tree(root / GROWING)
+    io.remove_tree(root / GROWING)
 
 
 def borders_of(root: Path, settings: str) -> Path:
@@ -275,7 +268,7 @@ class StageState:
                 if facts.st_size != size:
                     return False
                 if read_all:
-                    return sha256_file(path) == sha256
+                    return io.sha256_file(path) == sha256
                 is_later = done and facts.st_mtime_ns > done
                 return not is_later or full_digests([path], self.root / MEMORY) == [sha256]
             except OSError:
@@ -328,7 +321,7 @@ class StageState:
         same = all(there.get(key) == begun.get(key) for key in ("fingerprint", "retry"))
         if same and (work == self.next or not discard):
             spent = begun["spent"] = there.get("spent", 0.0) + (self.unfinished_seconds(work) or 0.0)
-            sweep(work)
+            io.sweep(work)
             self.stage.context.run_log.say(f"{self.stage.name}: continuing where it stopped")
         else:
             shutil.rmtree(work, ignore_errors=True)
@@ -352,7 +345,7 @@ class StageState:
         repaired: the old output was damaged. If the new output is what that was, `done.json` stays: later stages are
         current.
         """
-        sweep(work)
+        io.sweep(work)
         files = listing(work, MARKS, digests_of_links(self.stage.context.store()))
         write_json(work / FILES, files)
         stage, content = self.stage, content_digest(files)

@@ -2,34 +2,30 @@
 all pages share: an app that answers mistakes as JSON, and serves the files of a page.
 """
 
+import asyncio
 import secrets
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from functools import partial
+from importlib.resources import files
+from inspect import signature
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from pydantic import ValidationError, validate_call
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import PlainTextResponse, Response
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.atomic_io import json_value
+from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, shortened
 from driftline.curate.foreign.limits import BODY
 from driftline.curate.foreign.names import is_count
 
 if TYPE_CHECKING:
     import uvicorn
-from functools import partial
-from importlib.resources import files
-from inspect import signature
-from typing import Any, TypeVar
-
-from pydantic import ValidationError, validate_call
-from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, JSONResponse
-
-from driftline.curate.core.atomic_io import json_value
-from driftline.curate.core.errors import BadInput, DriftlineError, shortened
 
 # Only this server's own styles, scripts and images; no frames, no forms to other hosts.
 POLICY = (
@@ -142,10 +138,6 @@ def serve(
     sock = listen(port, host)
     actual_port = sock.getsockname()[1]
     app, path = make(actual_port)
-    import asyncio
-
-    from starlette.concurrency import run_in_threadpool
-
     asyncio.run(run_in_threadpool(int))  # imports what the first request would wait for
     say(f"http://{host}:{actual_port}{path}")
     try:

@@ -12,16 +12,8 @@ import numpy.typing as npt
 
 from driftline.curate.core.errors import BadConfig, IncompatibleStream
 from driftline.curate.core.seeding import rng_for
-from driftline.stream_builder.builders.sampling import (
-    Composition,
-    class_shares,
-    draw_oracle,
-    draw_positions,
-    draw_steps,
-    overlap_counts,
-    published_draws,
-    quotas,
-)
+from driftline.stream_builder.builders import sampling
+from driftline.stream_builder.builders.sampling import Composition
 from driftline.stream_builder.datasets import Dataset, Samples, open_dataset
 from driftline.stream_builder.shifts.base import ORDER, Labels, Shift
 from driftline.stream_builder.shifts.grammar import PlannedStep, Rendering, accumulated, canonical, parse, sizes_of
@@ -92,8 +84,8 @@ def compose(
     def oracle_step() -> Step | None:
         if not oracle:
             return None
-        share = class_shares(dataset, last, counts[last], counts[last], composition)
-        rows = draw_oracle(
+        share = sampling.class_shares(dataset, last, counts[last], counts[last], composition)
+        rows = sampling.draw_oracle(
             dataset, drawn[last], sum(sizes), share, composition=composition, seed=seed, published=published
         )
         if rows is None:
@@ -110,7 +102,7 @@ def compose(
     facts: dict[str, Any] = {"from": "shifts", "base": dataset.name, "sequence": sequence}
     facts |= {"sizes": list(sizes), "seed": seed, "fidelity": composition.fidelity}
     facts |= {"draws": "published" if published else "own", "overlap": overlap, "loading": composition.loading()}
-    facts["shared"] = overlap_counts(drawn[: len(steps)])
+    facts["shared"] = sampling.overlap_counts(drawn[: len(steps)])
     name = f"{dataset.name}-{sequence}"
     return Stream(name, rendered, dataset.classes, facts=facts, oracle=upper.result())
 
@@ -125,16 +117,18 @@ def _draws(
     composition: Composition, seed: int,
 ) -> tuple[str, list[dict[str, Array]]]:  # fmt: skip
     """The overlap that was used (PUBLISHED: the paper's draws), and the positions of each step and then of the test."""
-    if composition.takes_published and (published := published_draws(dataset, sizes, test_size)) is not None:
+    if composition.takes_published and (published := sampling.published_draws(dataset, sizes, test_size)) is not None:
         return PUBLISHED, published
     if composition.draws == "published":
         raise BadConfig(
             f"{dataset.name} has no published draws for these sizes.", "Expected *draws*.npz in its folder."
         )
-    shares = [class_shares(dataset, t, count, counts[-1], composition) for t, count in enumerate(counts)]
-    overlap, drawn = draw_steps(dataset, sizes, shares, composition, seed)
-    counts_of_test = quotas(test_size, shares[-1], rng_for(seed, "test quotas"), composition.fidelity == "paper-code")
-    by_class = draw_positions(dataset.test, counts_of_test, rng_for(seed, "test", len(counts) - 1))
+    shares = [sampling.class_shares(dataset, t, count, counts[-1], composition) for t, count in enumerate(counts)]
+    overlap, drawn = sampling.draw_steps(dataset, sizes, shares, composition, seed)
+    counts_of_test = sampling.quotas(
+        test_size, shares[-1], rng_for(seed, "test quotas"), composition.fidelity == "paper-code"
+    )
+    by_class = sampling.draw_positions(dataset.test, counts_of_test, rng_for(seed, "test", len(counts) - 1))
     drawn.append({"test": rng_for(seed, "test order").permutation(np.concatenate(by_class))})
     return overlap, drawn
 

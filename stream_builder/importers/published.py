@@ -26,20 +26,13 @@ from driftline.curate.foreign.arrays import mapped, open_array
 from driftline.curate.foreign.images import IMAGE_SUFFIXES
 from driftline.curate.foreign.limits import CLASSES
 from driftline.curate.foreign.names import is_count
-from driftline.stream_builder.importers.dated import (
-    column_of,
-    groups_of,
-    images_of,
-    labels_of,
-    table_of,
-    texts_of,
-    times_of,
-)
-from driftline.stream_builder.importers.pickles import read_pickle
 from driftline.stream_builder.rows import Rows, cut, labelled
 from driftline.stream_builder.splitting import drawn
 from driftline.stream_builder.step import check
 from driftline.stream_builder.stream import Array, Split, Step, Stream, pick
+
+from .dated import column_of, groups_of, images_of, labels_of, table_of, texts_of, times_of
+from .pickles import read_pickle
 
 TABLES = ("rgb_metadata.csv", "metadata.csv")
 TIMES = ("timestamp", "datetime", "date", "year")

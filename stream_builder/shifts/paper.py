@@ -8,16 +8,8 @@ import numpy.typing as npt
 from pydantic import Field
 
 from driftline.curate.core.errors import IncompatibleStream
-from driftline.stream_builder.shifts.base import (
-    Images,
-    Labels,
-    Shares,
-    Shift,
-    brighten,
-    check_images,
-    of_classes,
-    rotate,
-)
+
+from .base import Images, Labels, Shares, Shift, brighten, check_images, of_classes, rotate
 
 Bytes = npt.NDArray[np.uint8]
 BLOCK = 1 << 20  # values drawn at a time: another number gives other noise
