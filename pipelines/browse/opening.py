@@ -86,10 +86,7 @@ def run_collection(context: Context) -> Collection:
     database.register("vectors", pa.table({"id": ids, "vector": pa.array(range(len(ids)), pa.int64())}))
     buckets = read_json(folder_of(root, "bucket") / "buckets.json") if done["bucket"] else []
     named = labels(buckets)
-    database.register(
-        "names",
-        pa.table({"number": pa.array(named, pa.int32()), "label": pa.array(list(named.values()), pa.string())}),
-    )
+    database.register("names", _names(named))
     source = Source(
         name=root.resolve().name,
         kind="run",
@@ -127,6 +124,11 @@ def withdrawn_of(context: Context, names: Mapping[str, str]) -> Callable[[], Cal
         return is_listed
 
     return now
+
+
+def _names(labels: Mapping[int, str]) -> pa.Table:
+    """Number and label of each bucket."""
+    return pa.table({"number": pa.array(labels, pa.int32()), "label": pa.array(list(labels.values()), pa.string())})
 
 
 def _settled(root: Path) -> pa.Table:
@@ -177,10 +179,7 @@ def release_collection(release: Release) -> Collection:
     database = duckdb.connect()
     table = release.table
     database.register("released", table.append_column("row", pa.array(range(len(table)))))
-    database.register(
-        "names",
-        pa.table({"number": pa.array(named, pa.int32()), "label": pa.array(list(named.values()), pa.string())}),
-    )
+    database.register("names", _names(named))
     source = Source(
         name=release.name,
         kind="release",

@@ -57,34 +57,17 @@ class Query:
         )
 
 
-@dataclass(frozen=True)
-class Share:
-    """The share of right photos among the marked ones."""
+def share_text(marks: Sequence[bool | None]) -> str:
+    """How many of the marked photos are right, with a 95 % confidence interval [Wilson 1927].
 
-    right: int
-    """photos marked as right"""
-    marked: int
-    """photos marked as right or wrong"""
-
-    @staticmethod
-    def of(marks: Sequence[bool | None]) -> "Share":
-        """Of marks: right, wrong, or none."""
-        return Share(sum(mark is True for mark in marks), sum(mark is not None for mark in marks))
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """95 % confidence interval; (0, 1) if nothing is marked [Wilson 1927]."""
-        if not self.marked:
-            return 0.0, 1.0
-        low, high = wilson(np.array(self.right / self.marked), np.array(float(self.marked)))
-        return float(low), float(high)
-
-    def __str__(self) -> str:
-        """ "8 of 10 right: 0.80 (0.49 to 0.94)"."""
-        if self.marked == 0:
-            return "none marked"
-        low, high = self.interval
-        return f"{self.right} of {self.marked} right: {self.right / self.marked:.2f} ({low:.2f} to {high:.2f})"
+    >>> share_text([True] * 8 + [False] * 2 + [None])
+    '8 of 10 right: 0.80 (0.49 to 0.94)'
+    """
+    right, marked = marks.count(True), len(marks) - marks.count(None)
+    if not marked:
+        return "none marked"
+    low, high = wilson(np.array(right / marked), np.array(float(marked)))
+    return f"{right} of {marked} right: {right / marked:.2f} ({low:.2f} to {high:.2f})"
 
 
 class Marks:

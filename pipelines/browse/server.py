@@ -16,7 +16,7 @@ from driftline.curate.core.executor import Executor, default_workers
 from driftline.curate.release import Release
 from driftline.pipelines.browse.collection import FACETS, Collection, Recent
 from driftline.pipelines.browse.opening import release_collection, run_collection
-from driftline.pipelines.browse.prompts import Prompts, Query, Share
+from driftline.pipelines.browse.prompts import Prompts, Query, share_text
 from driftline.pipelines.browse.selection import BINS, Asked, Selections
 from driftline.pipelines.run.run_folder import Run, open_folder
 from driftline.pipelines.run.state import is_finished
@@ -146,13 +146,13 @@ class Pages:
             self._keep(bucket.photos)
         buckets = [
             {
-                "name": bucket.name, "share": str(Share.of(bucket.marks)), "marks": bucket.marks,
+                "name": bucket.name, "share": share_text(bucket.marks), "marks": bucket.marks,
                 "photos": [_tile(row, score) for row, score in zip(bucket.photos, bucket.scores, strict=True)],
             }
             for bucket in found
         ]  # fmt: skip
-        share = Share.of([mark for bucket in found for mark in bucket.marks])
-        return {"text": text, "unread": unread, "share": str(share), "buckets": buckets}
+        share = share_text([mark for bucket in found for mark in bucket.marks])
+        return {"text": text, "unread": unread, "share": share, "buckets": buckets}
 
     def mark(self, concept: Name, number: int, right: bool | None, text: Text) -> dict[str, Any]:
         """Keep a mark of a photo, and show the prompts again."""

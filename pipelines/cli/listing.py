@@ -63,23 +63,16 @@ def list_models() -> tuple[list[dict[str, Any]], str]:
     from driftline.curate.encoders.weights import KNOWN, is_here
     from driftline.pipelines.stages.embed import BUILT_IN
 
-    rows: list[dict[str, Any]] = [
-        {
-            "name": BUILT_IN, "model": BUILT_IN, "weights": None, "megabytes": 6, "licence": "Apache-2.0",
-            "data": "drawn photos of the demo: no model of real photos", "until": None, "claim": "part of driftline",
-            "source": "part of driftline",
-            "present": True,
-        }
+    keys = ("name", "model", "weights", "megabytes", "licence", "data", "until", "claim", "source", "present")
+    own = "part of driftline"
+    drawn = "drawn photos of the demo: no model of real photos"
+    models: list[tuple[Any, ...]] = [(BUILT_IN, BUILT_IN, None, 6, "Apache-2.0", drawn, None, own, own, True)]
+    models += [
+        (m.name, m.model, m.tag, m.megabytes, m.licence, m.seen.data, m.seen.trained_until, m.seen.source,
+         m.repository, is_here(m.repository))
+        for m in KNOWN.values()
     ]  # fmt: skip
-    rows += [
-        {
-            "name": model.name, "model": model.model, "weights": model.tag, "megabytes": model.megabytes,
-            "licence": model.licence, "data": model.seen.data, "until": model.seen.trained_until,
-            "claim": model.seen.source, "source": model.repository,
-            "present": is_here(model.repository),
-        }
-        for model in KNOWN.values()
-    ]  # fmt: skip
+    rows = [dict(zip(keys, values, strict=True)) for values in models]
     table = [
         (
             row["name"],
@@ -146,15 +139,9 @@ def list_registered(kind: str) -> list[dict[str, str]]:
 def _build_presets() -> list[dict[str, str]]:
     from driftline.pipelines.config import presets
 
-    return [
-        {
-            "name": n,
-            "summary": f"init --preset: {presets.summary(n)}",
-            "origin": HOME,
-            "target": f"pipelines/config/presets/{n}.yaml",
-        }
-        for n in presets.names()
-    ]
+    about = {n: f"init --preset: {presets.summary(n)}" for n in presets.names()}
+    place = "pipelines/config/presets"
+    return [{"name": n, "summary": text, "origin": HOME, "target": f"{place}/{n}.yaml"} for n, text in about.items()]
 
 
 def _text(kind: str, name: str, thing: Any) -> str:

@@ -7,6 +7,7 @@ materials change with it, and so do the cameras (early: noise, blur, warm colour
 import io
 import math
 from collections.abc import Callable
+from itertools import product
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter
@@ -37,14 +38,9 @@ def pick(rng: Rng, *colours: Colour) -> Colour:
 
 
 GREY, BLACK, WHITE, BEIGE = (128, 130, 134), (28, 28, 32), (236, 238, 240), (214, 203, 170)
-RED, BLUE, GREEN, YELLOW, SILVER, BROWN = (
-    (196, 44, 40),
-    (40, 84, 172),
-    (52, 140, 70),
-    (232, 190, 40),
-    (190, 196, 202),
-    (122, 82, 50),
-)
+RED, BLUE, GREEN, YELLOW = (196, 44, 40), (40, 84, 172), (52, 140, 70), (232, 190, 40)
+SILVER, BROWN = (190, 196, 202), (122, 82, 50)
+WALLS = (200, 206, 210), (170, 190, 206), (206, 190, 166), (150, 170, 140), (120, 124, 136), (228, 226, 216)
 
 
 def phone(d: ImageDraw.ImageDraw, age: float, rng: Rng, c: Colour) -> None:
@@ -57,16 +53,13 @@ def phone(d: ImageDraw.ImageDraw, age: float, rng: Rng, c: Colour) -> None:
     top, bottom = y + mix(16, 6, age), y + mix(46, h - 12, age)
     screen = pick(rng, (150, 170, 120)) if age < 0.4 else pick(rng, (60, 120, 200), (30, 40, 70), (220, 120, 60))
     d.rectangle((x + 6, top, x + w - 6, bottom), fill=screen)
-    if age < 0.65:
-        for row in range(4):
-            for col in range(3):
-                cx, cy = x + w * (0.22 + 0.28 * col), bottom + (y + h - bottom) * (0.2 + 0.2 * row)
-                d.ellipse((cx - 5, cy - 4, cx + 5, cy + 4), fill=shade(c, 1.7 if sum(c) < 300 else 0.5))
-    else:
-        for row in range(4):
-            for col in range(3):
-                cx, cy = x + w * (0.25 + 0.25 * col), top + (bottom - top) * (0.15 + 0.2 * row)
-                d.rectangle((cx - 5, cy - 5, cx + 5, cy + 5), fill=pick(rng, RED, GREEN, YELLOW, WHITE, BLUE))
+    for row, col in product(range(4), range(3)):
+        if age < 0.65:
+            cx, cy = x + w * (0.22 + 0.28 * col), bottom + (y + h - bottom) * (0.2 + 0.2 * row)
+            d.ellipse((cx - 5, cy - 4, cx + 5, cy + 4), fill=shade(c, 1.7 if sum(c) < 300 else 0.5))
+        else:
+            cx, cy = x + w * (0.25 + 0.25 * col), top + (bottom - top) * (0.15 + 0.2 * row)
+            d.rectangle((cx - 5, cy - 5, cx + 5, cy + 5), fill=pick(rng, RED, GREEN, YELLOW, WHITE, BLUE))
 
 
 def television(d: ImageDraw.ImageDraw, age: float, rng: Rng, c: Colour) -> None:
@@ -83,10 +76,9 @@ def television(d: ImageDraw.ImageDraw, age: float, rng: Rng, c: Colour) -> None:
     right = mix(26, 0, age * 1.6)
     picture = pick(rng, (70, 120, 190), (60, 150, 90), (200, 140, 90))
     d.rounded_rectangle((x + bezel, y + bezel, x + w - bezel - right, y + h - bezel), mix(14, 1, age), fill=picture)
-    d.polygon(
-        [(x + bezel + 6, y + h - bezel - 2), (x + w * 0.4, y + h * 0.45), (x + w * 0.62, y + h - bezel - 2)],
-        fill=shade(picture, 0.6),
-    )
+    foot = y + h - bezel - 2
+    hill = [(x + bezel + 6, foot), (x + w * 0.4, y + h * 0.45), (x + w * 0.62, foot)]
+    d.polygon(hill, fill=shade(picture, 0.6))
     if right > 8:
         for k in range(3):
             d.ellipse((x + w - right - 2, y + 18 + 24 * k, x + w - 8, y + 34 + 24 * k), fill=BEIGE)
@@ -101,27 +93,19 @@ def television(d: ImageDraw.ImageDraw, age: float, rng: Rng, c: Colour) -> None:
 def car(d: ImageDraw.ImageDraw, age: float, rng: Rng, c: Colour) -> None:
     """Square saloon → rounded hatchback with large wheels."""
     ground, r = 136, mix(15, 20, age)
-    height = mix(30, 40, age)
-    cabin = mix(26, 34, age)
+    body = ground - mix(30, 40, age)
+    roof = body - mix(26, 34, age)
     if age < 0.5:
-        d.rectangle((22, ground - height, 170, ground - 6), fill=c)
-        d.polygon(
-            [
-                (54, ground - height),
-                (66, ground - height - cabin),
-                (126, ground - height - cabin),
-                (140, ground - height),
-            ],
-            fill=shade(c, 0.9),
-        )
-        d.rectangle((70, ground - height - cabin + 5, 93, ground - height), fill=(170, 200, 215))
-        d.rectangle((98, ground - height - cabin + 5, 124, ground - height), fill=(170, 200, 215))
+        d.rectangle((22, body, 170, ground - 6), fill=c)
+        d.polygon([(54, body), (66, roof), (126, roof), (140, body)], fill=shade(c, 0.9))
+        d.rectangle((70, roof + 5, 93, body), fill=(170, 200, 215))
+        d.rectangle((98, roof + 5, 124, body), fill=(170, 200, 215))
         d.rectangle((18, ground - 18, 28, ground - 10), fill=SILVER)
     else:
-        d.pieslice((20, ground - height - cabin - 26, 176, ground + 64), 180, 360, fill=c)
+        d.pieslice((20, roof - 26, 176, ground + 64), 180, 360, fill=c)
         d.rectangle((20, ground - 22, 176, ground - 6), fill=c)
-        d.pieslice((46, ground - height - cabin - 12, 146, ground + 40), 192, 348, fill=(120, 160, 190))
-        d.rectangle((94, ground - height - cabin - 8, 100, ground - 30), fill=c)
+        d.pieslice((46, roof - 12, 146, ground + 40), 192, 348, fill=(120, 160, 190))
+        d.rectangle((94, roof - 8, 100, ground - 30), fill=c)
         d.ellipse((160, ground - 34, 176, ground - 24), fill=WHITE)
     for cx in (54, 140):
         d.ellipse((cx - r, ground - r, cx + r, ground + r), fill=BLACK)
@@ -193,10 +177,8 @@ def bicycle(d: ImageDraw.ImageDraw, age: float, rng: Rng, c: Colour) -> None:
 def lamp(d: ImageDraw.ImageDraw, age: float, rng: Rng, c: Colour) -> None:
     """Fabric shade on a turned foot → thin arm with a light bar."""
     if age < 0.5:
-        d.polygon(
-            [(66, 44), (126, 44), (146, 96), (46, 96)],
-            fill=pick(rng, (230, 205, 150), (200, 150, 120), (220, 220, 190)),
-        )
+        fabric = pick(rng, (230, 205, 150), (200, 150, 120), (220, 220, 190))
+        d.polygon([(66, 44), (126, 44), (146, 96), (46, 96)], fill=fabric)
         d.rectangle((92, 96, 100, 150), fill=BROWN)
         d.ellipse((84, 108, 108, 132), fill=BROWN)
         d.ellipse((64, 146, 128, 164), fill=shade(BROWN, 0.8))
@@ -257,16 +239,7 @@ def headphones(d: ImageDraw.ImageDraw, age: float, rng: Rng, c: Colour) -> None:
 
 
 CONCEPTS: dict[str, Drawer] = {
-    "phone": phone,
-    "television": television,
-    "car": car,
-    "camera": camera,
-    "computer": computer,
-    "bicycle": bicycle,
-    "lamp": lamp,
-    "bus": bus,
-    "shoe": shoe,
-    "headphones": headphones,
+    draw.__name__: draw for draw in (phone, television, car, camera, computer, bicycle, lamp, bus, shoe, headphones)
 }
 
 
@@ -332,15 +305,7 @@ def clutter(d: ImageDraw.ImageDraw, rng: Rng, n: int) -> None:
 
 def photo(things: list[str], age: float, rng: Rng) -> Image.Image:
     """A photo of one or two things (keys of CONCEPTS or SCENES), as a camera of its time would take it."""
-    wall = pick(
-        rng,
-        (200, 206, 210),
-        (170, 190, 206),
-        (206, 190, 166),
-        (150, 170, 140),
-        (120, 124, 136),
-        (228, 226, 216),
-    )
+    wall = pick(rng, *WALLS)
     base = np.linspace(0.85, 1.12, CANVAS)[:, None, None] * np.array(wall)[None, None, :]
     canvas = Image.fromarray(np.clip(np.broadcast_to(base, (CANVAS, CANVAS, 3)), 0, 255).astype(np.uint8))
     d = ImageDraw.Draw(canvas)

@@ -17,7 +17,7 @@ from PIL import Image
 from driftline.curate.core.errors import DriftlineError
 from driftline.curate.metadata.clocks import contradiction_sentence, reset_sentence
 from driftline.curate.release import Release
-from driftline.eval.plotting.charts import Figure, Picture
+from driftline.eval.plotting.charts import Picture
 from driftline.eval.plotting.charts import lines as line_chart
 from driftline.eval.scoring.retraining import Power
 from driftline.pipelines.web.rendering import small, stylesheet, template
@@ -91,7 +91,8 @@ def page(findings: Mapping[str, Any], shown: Pictures | None = None) -> str:
     """The findings of an audit as one self-contained HTML page. shown: from `pictures`."""
     shown = shown or {}
     names = findings.get("bucket_names", {})
-    charts = {title: figure.picture.svg for title, figure in figures(findings).items()}
+    pictures = {"drift": _drift(findings), "label-correlation": _blind(findings)}
+    charts = {title: picture.svg for title, picture in pictures.items() if picture is not None}
     return template("driftline.pipelines.reporting", "audit.html.j2").render(
         name=str(findings["name"]), kind=findings["kind"], style=stylesheet(), sentences=lines(findings),
         groups=_groups(findings, shown), suspects=_suspects(findings, shown), charts=charts,
@@ -128,12 +129,6 @@ def _suspects(findings: Mapping[str, Any], shown: Pictures) -> list[dict[str, An
         }
         for s in neighbours["most_suspicious"]
     ]
-
-
-def figures(findings: Mapping[str, Any]) -> dict[str, Figure]:
-    """Title in letters of a file's name → chart, of those for which the audit has data."""
-    charts = {"drift": _drift(findings), "label-correlation": _blind(findings)}
-    return {title: Figure(title, "", picture) for title, picture in charts.items() if picture is not None}
 
 
 def _drift(findings: Mapping[str, Any]) -> Picture | None:

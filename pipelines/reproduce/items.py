@@ -4,7 +4,7 @@ the table and its page: the paper's value, ours, and what may be said of them.""
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from math import hypot
 from pathlib import Path
 from typing import Any, Literal
@@ -162,7 +162,7 @@ def _best(row: Row, rows: Sequence[Row], best_of: Mapping[str, Sequence[str]]) -
     alike = best_of.get(row.learner, ())
     found = max((other for other in rows if other.learner in alike), key=lambda other: other.ours, default=row)
     why = f"The best test of {', '.join(alike)}, as in the paper."
-    return Row(**asdict(found) | {"learner": row.learner, "paper": row.paper, "because": why}) if alike else row
+    return replace(found, learner=row.learner, paper=row.paper, because=why) if alike else row
 
 
 def means_of(item: str, groups: Mapping[str, Sequence[Row]], counts: Any) -> list[Row]:
@@ -188,13 +188,10 @@ def judged(rows: Sequence[Row], digits: int) -> list[Row]:
     order: at least three of four other rows that the paper puts clearly above or below are on the same side in ours."""
     rounding = 0.5 * 10.0**-digits
     groups: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        groups.setdefault((row.row.partition(", mean")[0], row.score), []).append(row)
-    judged_rows = []
-    for row in rows:
-        others = groups[row.row.partition(", mean")[0], row.score]
-        judged_rows.append(Row(**asdict(row) | {"verdict": verdict(row, others, rounding)}))
-    return judged_rows
+    keys = [(row.row.partition(", mean")[0], row.score) for row in rows]
+    for key, row in zip(keys, rows, strict=True):
+        groups.setdefault(key, []).append(row)
+    return [replace(row, verdict=verdict(row, groups[key], rounding)) for key, row in zip(keys, rows, strict=True)]
 
 
 def verdict(row: Row, others: Sequence[Row], rounding: float) -> Verdict:

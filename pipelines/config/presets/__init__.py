@@ -1,6 +1,5 @@
 """Presets: one YAML file each with what differs from the defaults. `driftline init` writes every setting, commented."""
 
-import difflib
 import json
 from collections.abc import Sequence
 from importlib.resources import files
@@ -10,7 +9,7 @@ from typing import Any
 import yaml
 
 from driftline.curate.core.atomic_io import write_text
-from driftline.curate.core.errors import BadConfig, UnknownName
+from driftline.curate.core.errors import BadConfig, UnknownName, available, did_you_mean
 from driftline.curate.core.registry import first_sentence
 from driftline.curate.core.settings import Section, key_of
 from driftline.pipelines.config.loader import Config, check
@@ -18,11 +17,8 @@ from driftline.pipelines.config.loader import Config, check
 
 def names() -> list[str]:
     """All presets."""
-    return sorted(
-        p.name.removesuffix(".yaml")
-        for p in files("driftline.pipelines.config.presets").iterdir()
-        if p.name.endswith(".yaml")
-    )
+    folder = files("driftline.pipelines.config.presets")
+    return sorted(p.name.removesuffix(".yaml") for p in folder.iterdir() if p.name.endswith(".yaml"))
 
 
 def summary(name: str) -> str:
@@ -38,12 +34,7 @@ def values(name: str) -> dict[str, Any]:
 
 def _text(name: str) -> str:
     if name not in names():
-        near = difflib.get_close_matches(name, names(), 1)
-        raise UnknownName(
-            f"Unknown preset {name!r}.",
-            f"Did you mean {near[0]!r}?" if near else "",
-            f"Available: {', '.join(names())}.",
-        )
+        raise UnknownName(f"Unknown preset {name!r}.", did_you_mean(name, names()), available(name, names()))
     return files("driftline.pipelines.config.presets").joinpath(f"{name}.yaml").read_text(encoding="utf-8")
 
 
