@@ -29,15 +29,8 @@ if TYPE_CHECKING:
     Table: TypeAlias = Any
     Settings: TypeAlias = Mapping[str, Any] | Sequence[str]
 else:  # what `cli/action.py` reads instead
-    Place = type("Place", (), {})
-    StreamPlace = type("StreamPlace", (), {})
-    StreamPlaces = type("StreamPlaces", (), {})
-    Evaluated = type("Evaluated", (), {})
-    Data = type("Data", (), {})
-    Counts = type("Counts", (), {})
-    Table = type("Table", (), {})
-    Names = type("Names", (), {})
-    Settings = type("Settings", (), {})
+    for _name in ["Place", "StreamPlace", "StreamPlaces", "Evaluated", "Data", "Counts", "Table", "Names", "Settings"]:
+        globals()[_name] = type(_name, (), {})
 
 
 def path_of(place: Place) -> Path:

@@ -46,10 +46,6 @@ class OpenBatch:
     before: frozenset[str] = frozenset()
     """ids in the batches before it that have their answers"""
 
-    def name(self, stem: str) -> str:
-        """A file name for this batch."""
-        return f"{stem}-{self.facts['batch']}"
-
     def images(self) -> dict[str, Path]:
         """item → image file, in the order in which the items are asked."""
         files = {p.stem: p for p in (self.folder / "images").iterdir()}

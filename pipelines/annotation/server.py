@@ -91,7 +91,7 @@ class Pages:
         self.store = answer_store_of(context)
         batch = open_batch(context)
         self.images, self.before = batch.images(), len(batch.before)
-        self.results = context.root / context.config.validation.answers / f"{batch.name('annotate')}.csv"
+        self.results = context.root / context.config.validation.answers / f"annotate-{batch.facts['batch']}.csv"
         self.page, self.bar = (template(PACKAGE, f"{name}.html.j2") for name in ("annotate", "asked"))
         self.question = question_page(context.config.retrieve.complete_concepts())
         grid = grid_of(context)

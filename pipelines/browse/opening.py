@@ -24,7 +24,7 @@ from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import done_of, folder_of
 from driftline.pipelines.stages.bucket import settled_of
 from driftline.pipelines.stages.filter import FilterTable
-from driftline.pipelines.web.dates import labels
+from driftline.pipelines.web.rendering import labels
 
 LARGEST = 64 << 20  # bytes of a local file that is shown
 # The first stage that dropped a photo gives the reason. A record that filter dropped may have the id of a photo that is

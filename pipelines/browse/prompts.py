@@ -27,7 +27,7 @@ from driftline.pipelines.config.loader import load
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import folder_of, is_finished
 from driftline.pipelines.stages.embed import spec_of
-from driftline.pipelines.web.dates import labels
+from driftline.pipelines.web.rendering import labels
 
 MOST_PROMPTS = 200  # of one query
 

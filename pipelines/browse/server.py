@@ -20,9 +20,8 @@ from driftline.pipelines.browse.prompts import Prompts, Query, share_text
 from driftline.pipelines.browse.selection import BINS, Asked, Selections
 from driftline.pipelines.run.run_folder import Run, open_folder
 from driftline.pipelines.run.state import is_finished
-from driftline.pipelines.web.dates import day
 from driftline.pipelines.web.local_server import guarded, local_app
-from driftline.pipelines.web.rendering import LARGE, THUMBNAIL, small, template
+from driftline.pipelines.web.rendering import LARGE, THUMBNAIL, day, small, template
 
 PAGE = 120  # photos that one answer brings
 SCREEN = 48  # of these are on the first screen

@@ -67,7 +67,7 @@ stream_app = group_app("Create, show and measure streams.", "driftline stream fr
 
 
 def maker(
-    example: str, *then: str, name: str = "", arguments: int = 1, facts: Sequence[str] = (),
+    example: str, *then: str, arguments: int = 1, facts: Sequence[str] = (),
     needs: Mapping[str, str] | None = None, completes: Mapping[str, Any] | None = None, many: Any = None,
     usual: Mapping[str, Any] | None = None,
 ) -> "Callable[[Callable[P, Stream]], Callable[P, Stream]]":  # fmt: skip
@@ -77,7 +77,7 @@ def maker(
     def declare(function: "Callable[P, Stream]") -> "Callable[P, Stream]":
         parameters = [typed(p, function) for p in inspect.signature(function).parameters.values()]
         parameters = [p.replace(default=(usual or {}).get(p.name, p.default)) for p in parameters]
-        words, doc = name or function.__name__.replace("_", "-"), function.__doc__
+        words, doc = function.__name__.replace("_", "-"), function.__doc__
         text, own = add_maker(
             words, function, doc, parameters, example, then, arguments, facts, needs, completes, stream_app, many
         )

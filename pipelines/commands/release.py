@@ -6,14 +6,17 @@ import sys
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from driftline.curate.core.errors import BadConfig, DriftlineError, MissingFile
+from driftline.curate.core.errors import BadConfig, DriftlineError
 from driftline.pipelines.cli.action import Shown, action
 from driftline.pipelines.cli.common import admit, counts_text
 from driftline.pipelines.cli.listing import completion
 from driftline.pipelines.cli.out import guarded_out
 from driftline.pipelines.kinds import Names, Place, StreamPlaces, path_of, several, streams_of
+
+if TYPE_CHECKING:
+    from driftline.curate.release import Release
 
 Answer = dict[str, Any]
 NO_UPLOADERS = "Uploaders are not known here: p and intervals count every sample alone. Give --stream."
@@ -49,20 +52,23 @@ def export(
     """
     from driftline.curate import export as of_release
     from driftline.curate.core.outputs import refill_all
+    from driftline.curate.release import Release
+    from driftline.pipelines.run.run_folder import open_published
     from driftline.stream_builder import export as of_stream
+    from driftline.stream_builder.stream import Stream
 
     names, source, place = several(format), path_of(path), path_of(out)
-    is_stream = (source / "stream.json").is_file()
     if not names:
         raise BadConfig("--format is empty.", "Expected a name.")
+    opened = open_published(source)
+    is_stream = isinstance(opened, Stream)
     if is_stream and (to or strict):
         raise BadConfig(f"--to or --strict was given, and {source} is a stream.", "Expected a release.")
     _check_target(to, names)
     guarded_out(place)
-    if not source.exists():
-        raise MissingFile(f"There is no {source}.", "Expected a release, the run that published it, or a stream.")
     exporters = {name: (of_stream if is_stream else of_release).EXPORTS.resolve(name) for name in names}
-    opened = _opened_stream(source) if is_stream else _opened_release(source, strict)
+    if isinstance(opened, Release):
+        _check_release(opened, strict)
     filled = refill_all({place / name: partial(exporter, opened) for name, exporter in exporters.items()})
     counts = {folder.name: count for folder, count in filled.items()}
     kind = "stream" if is_stream else "release"
@@ -109,26 +115,17 @@ def _publish(folder: Path, to: str, dry_run: bool, settings: Any) -> tuple[dict[
     return {"to": to, **asdict(done)}, f"{text} {done.note}".strip()
 
 
-def _opened_stream(source: Path) -> Any:
-    from driftline.stream_builder.stream import Stream
-
-    return Stream.load(source)
-
-
-def _opened_release(source: Path, strict: bool) -> Any:
-    """The release after a test of its bytes. Raises BadConfig for a card with gaps where that is asked for."""
-    from driftline.curate.release import Release
+def _check_release(release: Release, strict: bool) -> None:
+    """Test its bytes. Raises BadConfig for a card with gaps where that is asked for."""
     from driftline.curate.release.data_card import missing_sections
 
-    opened = Release.open(source)
-    opened.verify()
-    if strict and (missing := missing_sections(opened.facts["provenance"]["judgement"])):
+    release.verify()
+    if strict and (missing := missing_sections(release.facts["provenance"]["judgement"])):
         raise BadConfig(
-            f"The data card of {opened.name} lacks the sections {', '.join(missing)}.",
+            f"The data card of {release.name} lacks the sections {', '.join(missing)}.",
             "Expected each as a paragraph that begins with its name in bold.",
             "Write them into the file that release.judgement names, and publish again.",
         )
-    return opened
 
 
 @action("driftline audit photos2024 --out audit", "Release")

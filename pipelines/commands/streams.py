@@ -39,19 +39,18 @@ def encode(path: Place, *, encoder: Names, out: Place, device: Device = "auto") 
     device: Where the encoder runs.
     """
     from driftline.curate.core.atomic_io import sha256_file
-    from driftline.curate.release import Release
+    from driftline.pipelines.run.run_folder import open_published
     from driftline.stream_builder.builders.release import from_release
     from driftline.stream_builder.stream import Stream
 
     source, folder = path_of(path), guarded_out(path_of(out))
     encoders = encoders_of(several(encoder))
     places = {name: guarded_out(folder / name, "stream") for name in encoders}
-    if (source / "stream.json").is_file():
-        stream = Stream.load(source)
-        digest = stream.sha256
+    opened = open_published(source)
+    if isinstance(opened, Stream):
+        stream, digest = opened, opened.sha256
     else:
-        release = Release.open(source)
-        stream, digest = from_release(release, "images:256"), sha256_file(release.path / "SHA256SUMS")
+        stream, digest = from_release(opened, "images:256"), sha256_file(opened.path / "SHA256SUMS")
     streams = {name: _encoded(stream, digest, name, encoders[name], place, device) for name, place in places.items()}
     saved = [facts_of(encoded, folder / name) for name, encoded in streams.items()]
     return Shown(streams, saved_text(saved, out=folder), {"out": str(folder), "streams": saved})

@@ -111,7 +111,7 @@ def evaluated(
     return release, stream
 
 
-def demo(out: Path, scale: Scale, run_log: RunLog, workers: int | None = None) -> dict[str, object]:
+def demo(out: Path, scale: Scale, run_log: RunLog, workers: int | None = None) -> dict[str, Any]:
     """Run all steps in `out`; returns {"report", "seconds", "parts", "stages"}. Finished steps are not repeated.
 
     workers: processes; None: one per core. parts: name of a part → seconds.
@@ -142,21 +142,23 @@ def demo(out: Path, scale: Scale, run_log: RunLog, workers: int | None = None) -
     write_json(out / "audit" / "audit.json", findings)
     write_text(out / "audit" / "audit.html", audit_page.page(findings, audit_page.pictures(out, findings)))
     audited = Section("audit", "Audit of the release", shown("audit", audit_page.lines(findings)))
-    page = journey_report(
-        context,
-        release,
-        stream,
-        out / "runs",
-        out / "report",
-        truth,
-        extra=[texts, audited, Section("about", "About this demonstration", about(sum(parts.values())))],
-        title="driftline demo: how ten everyday things aged",
-    )
+    extra = [texts, audited, Section("about", "About this demonstration", about(sum(parts.values())))]
+    title = "driftline demo: how ten everyday things aged"
+    return reported(context, release, stream, parts, extra, title, truth, stages=entries)
+
+
+def reported(
+    context: Context, release: Release, stream: Stream, parts: Parts, extra: Sequence[Section], title: str,
+    truth: Mapping[str, str] | None = None, **more: Any,
+) -> dict[str, Any]:  # fmt: skip
+    """Write the report, and how long each part took; returns what a demo does. more: of it."""
+    out = context.root
+    page = journey_report(context, release, stream, out / "runs", out / "report", truth, extra, title)
     parts.done("report")
-    run_log.say(str(parts))
-    seconds = round(sum(parts.values()), 1)
-    write_json(out / "demo.json", {"seconds": seconds, "parts": parts, "stages": entries})
-    return {"report": str(page), "seconds": seconds, "parts": parts, "stages": entries}
+    context.run_log.say(str(parts))
+    document = {"seconds": round(sum(parts.values()), 1), "parts": parts, **more}
+    write_json(out / "demo.json", document)
+    return {"report": str(page), **document}
 
 
 def row_0(context: Context, release: Release, seeds: int) -> Section:

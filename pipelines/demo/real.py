@@ -10,15 +10,14 @@ from typing import Any
 
 from PIL import Image
 
-from driftline.curate.core.atomic_io import write_bytes, write_json, write_text
+from driftline.curate.core.atomic_io import write_bytes, write_text
 from driftline.curate.core.executor import Executor, default_workers
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.foreign.images import as_rgb, open_image
 from driftline.eval.plotting.charts import Section
 from driftline.pipelines.config import presets
 from driftline.pipelines.config.loader import load
-from driftline.pipelines.demo.journey import PROTOCOLS, Parts, evaluated, shown
-from driftline.pipelines.reporting.run_report import journey_report
+from driftline.pipelines.demo.journey import PROTOCOLS, Parts, evaluated, reported, shown
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.stages.embed import BEFORE_1904
@@ -53,19 +52,8 @@ def demo(out: Path, run_log: RunLog, workers: int | None = None) -> dict[str, An
         context, FEATURES, LEARNERS, SEEDS, {name: {"learners": LEARNERS} for name in PROTOCOLS}
     )
     parts.done("evaluate")
-    page = journey_report(
-        context,
-        release,
-        stream,
-        out / "runs",
-        out / "report",
-        extra=[Section("about", "About this demonstration", shown("real", NOTICE))],
-        title=TITLE,
-    )
-    parts.done("report")
-    write_json(out / "demo.json", {"parts": parts})
-    run_log.say(str(parts))
-    return {"report": str(page), "seconds": round(sum(parts.values()), 1), "parts": parts}
+    about = [Section("about", "About this demonstration", shown("real", NOTICE))]
+    return reported(context, release, stream, parts, about, TITLE)
 
 
 def unpack(out: Path) -> None:

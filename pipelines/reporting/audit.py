@@ -19,8 +19,8 @@ from driftline.curate.release.settings import COPY_BITS
 from driftline.eval.plain import plain
 from driftline.eval.reporting.text import named_steps
 from driftline.eval.scoring.retraining import smallest_ageing
-from driftline.pipelines.run.run_folder import Run, open_folder
-from driftline.pipelines.web.dates import labels as bucket_labels
+from driftline.pipelines.run.run_folder import open_published
+from driftline.pipelines.web.rendering import labels as bucket_labels
 from driftline.stream_builder.builders.release import release_groups
 from driftline.stream_builder.measures.label_correlation import correlation_of, correlation_of_stream
 from driftline.stream_builder.splitting import drawn, sentence, ties_of
@@ -37,10 +37,8 @@ def audit(path: Path, bits: int = COPY_BITS) -> dict[str, Any]:
     bits: of 64, in which hashes of near-duplicates may differ (`copies_by_hash`). Raises MissingFile for another
     folder.
     """
-    opened = open_folder(path)
-    if isinstance(opened, Stream):
-        return audit_stream(opened)
-    return audit_release(opened.release() if isinstance(opened, Run) else opened, bits)
+    opened = open_published(path)
+    return audit_stream(opened) if isinstance(opened, Stream) else audit_release(opened, bits)
 
 
 def audit_release(release: Release, bits: int = COPY_BITS) -> dict[str, Any]:

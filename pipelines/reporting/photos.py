@@ -33,17 +33,14 @@ SHOWN = 200  # lines for people
 ALL_DATES = ("exif", "sidecar", "path", "file")
 TEXTS = ("id", "url", "path", "user", "nickname", "title", "page_url", "licence", "label", "extra")
 OF_SOURCE = dict.fromkeys(TEXTS, "VARCHAR") | {"row": "BIGINT", "uploaded": "BIGINT"}
+OF_CANDIDATES = dict.fromkeys(("id", "concept", "fate"), "VARCHAR") | {"bucket": "INTEGER", "score": "FLOAT"}
 TABLES: dict[str, tuple[str, str, dict[str, str]]] = {  # view → stage, files, columns
     "ingested": ("ingest", "table/*.parquet", OF_SOURCE),
     "passed": ("filter", "table/*.parquet", dict.fromkeys(("id", "path", "url"), "VARCHAR")),
     "fetched": ("fetch", "index.parquet", dict.fromkeys(("id", "shard", "fault"), "VARCHAR")),
     "members": ("bucket", "members.parquet", {"id": "VARCHAR", "bucket": "INTEGER"}),
     "embedded": ("embed", "metadata/*.parquet", {"id": "VARCHAR", "bucket": "INTEGER", "fault": "VARCHAR"}),
-    "candidates": (
-        "retrieve",
-        "candidates.parquet",
-        {"id": "VARCHAR", "bucket": "INTEGER", "concept": "VARCHAR", "score": "FLOAT", "fate": "VARCHAR"},
-    ),
+    "candidates": ("retrieve", "candidates.parquet", OF_CANDIDATES),
     "asked": ("tally", "asked.parquet", {"id": "VARCHAR", "round": "INTEGER"}),
     "verdicts": ("tally", "verdicts.parquet", dict.fromkeys(("id", "concept", "verdict"), "VARCHAR")),
     "answers": ("tally", "answers.parquet", dict.fromkeys(("id", "worker", "fault"), "VARCHAR")),

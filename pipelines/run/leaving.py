@@ -30,7 +30,7 @@ from driftline.curate.validation.settings import FORGOTTEN
 from driftline.pipelines.annotation.batches import export_all, local_files
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.reporting.photos import history
-from driftline.pipelines.run.kept import keep_what_stays
+from driftline.pipelines.run.living import keep_what_stays
 from driftline.pipelines.run.stage import Context
 from driftline.pipelines.run.state import INTENT, StageState, alone, beside, folder_of, kept_changes
 from driftline.pipelines.stages.ask import answers_of, results_files

@@ -90,8 +90,16 @@ def open_folder(path: str | Path) -> "Run | Release | Stream":
     from driftline.stream_builder.stream import Stream
 
     folder = Path(path)
+    if not folder.exists():
+        raise MissingFile(f"There is no {folder}.", "Expected a run folder, a release or a stream.")
     for name, read in (("driftline.yaml", Run.open), ("release.json", Release.open), ("stream.json", Stream.load)):
         if (folder / name).is_file():
             return read(folder)
     files = "driftline.yaml, release.json and stream.json"
     raise MissingFile(f"{folder} has none of {files}.", "Expected a run folder, a release or a stream.")
+
+
+def open_published(path: str | Path) -> "Release | Stream":
+    """The same; of a run the release that it published."""
+    opened = open_folder(path)
+    return opened.release() if isinstance(opened, Run) else opened

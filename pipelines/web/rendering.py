@@ -1,7 +1,10 @@
-"""Templates, the stylesheet and the small pictures of the local pages."""
+"""Templates, the stylesheet, small pictures, and periods of time buckets as people read them, of the local pages."""
 
 import io
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from importlib.resources import files
+from typing import Any
 
 from jinja2 import Environment, StrictUndefined, Template
 
@@ -10,6 +13,7 @@ from driftline.curate.foreign.images import as_rgb, open_image
 
 THUMBNAIL = 192  # pixels of the longer edge
 LARGE = 1280  # of the picture of one photo
+LONG = 100 * 24 * 3600  # seconds: longer periods are shown in months, others in days
 MOST_PIXELS = 200_000_000  # of an image that is decoded
 
 
@@ -35,3 +39,52 @@ def small(data: bytes, edge: int) -> bytes:
     buffer = io.BytesIO()
     picture.save(buffer, "JPEG", quality=82)
     return buffer.getvalue()
+
+
+def labels(buckets: Sequence[Mapping[str, Any]]) -> dict[int, str]:
+    """Index → label of each bucket: its name, or the dates if the name is a number. The labels differ.
+
+    buckets: index, name, start and end (ISO 8601 or None), as in `buckets.json`.
+
+    >>> labels([{"index": 0, "name": "0", "start": "2004-01-12T12:43:33Z", "end": "2005-05-13T23:40:58Z"}])
+    {0: '2004-01 to 2005-05'}
+    """
+    for days in (False, True):
+        names = {b["index"]: _label(b, days) for b in buckets}
+        if len(set(names.values())) == len(names):
+            return names
+    return {b["index"]: f"{_label(b, True)} ({b['name']})" for b in buckets}
+
+
+def _label(bucket: Mapping[str, Any], days: bool) -> str:
+    name = str(bucket["name"])
+    start, end = (_seconds(bucket[key]) for key in ("start", "end"))
+    if name != str(bucket["index"]) or (start is None and end is None):
+        return name
+    return period(start, None if end is None else end - 1, days)
+
+
+def period(first: int | None, last: int | None, days: bool = False) -> str:
+    """From the first to the last second (UTC); None: open.
+
+    >>> period(1_000_000_000, 1_010_000_000)
+    '2001-09 to 2002-01'
+    """
+    fine = days or (first is not None and last is not None and last - first < LONG)
+    texts = [None if t is None else day(t)[: None if fine else -3] for t in (first, last)]
+    if texts[0] is None or texts[1] is None:
+        return f"from {texts[0]}" if texts[0] else f"until {texts[1]}" if texts[1] else "all times"
+    return texts[0] if texts[0] == texts[1] else f"{texts[0]} to {texts[1]}"
+
+
+def day(seconds: int) -> str:
+    """The day of a second, UTC.
+
+    >>> day(0)
+    '1970-01-01'
+    """
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d").rjust(10, "0")
+
+
+def _seconds(text: str | None) -> int | None:
+    return None if text is None else int(datetime.fromisoformat(text).timestamp())

@@ -6,7 +6,7 @@ import tarfile
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -37,26 +37,11 @@ def arrays(stream: Stream, out: Path) -> dict[str, int]:
 
 
 GROUP = 500  # images per row group of Parquet
-SCHEMA = pa.schema(
-    [
-        ("image", pa.struct([("bytes", pa.binary()), ("path", pa.string())])),
-        ("label", pa.int64()),
-        ("id", pa.string()),
-        ("step", pa.int64()),
-        ("time", pa.int64()),
-    ]
-)
+IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+VALUES = {"id": "string", "step": "int64", "time": "int64"}  # further columns, and their types
 
 
-class Sample(NamedTuple):
-    """One sample of a stream of images."""
-
-    key: str
-    """unique in the stream and safe as a file name"""
-    data: bytes
-    """PNG"""
-    facts: dict[str, Any]
-    """id, label, step, split, time: seconds UTC or None"""
+Sample = tuple[str, bytes, dict[str, Any]]  # key, PNG, facts: id, label, step, split, time (seconds UTC or None)
 
 
 def imagefolder(stream: Stream, out: Path) -> dict[str, int]:
@@ -67,9 +52,9 @@ def imagefolder(stream: Stream, out: Path) -> dict[str, int]:
         folders = [out / step / split / class_folder(stream, label) for label in range(len(stream.classes))]
         for folder in folders:  # of every class, so that ImageFolder gives the same labels everywhere
             folder.mkdir(parents=True, exist_ok=True)
-        for image in of_split:
+        for key, data, facts in of_split:
             n += 1
-            write_bytes(folders[image.facts["label"]] / f"{image.key}.png", image.data)
+            write_bytes(folders[facts["label"]] / f"{key}.png", data)
     write_text(out / "README.md", image_folders_readme(splits))
     return {"images": n}
 
@@ -81,11 +66,11 @@ def webdataset(stream: Stream, out: Path) -> dict[str, int]:
         tars += 1
         path = out / f"{step}_{split}.tar"
         with writing(path) as file, tarfile.open(fileobj=file, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-            for image in of_split:
+            for key, data, facts in of_split:
                 n += 1
-                facts, label = json.dumps(image.facts, sort_keys=True), str(image.facts["label"])
-                for ending, content in (("png", image.data), ("cls", label.encode()), ("json", facts.encode())):
-                    info = tarfile.TarInfo(f"{image.key}.{ending}")  # without time or owner
+                text, label = json.dumps(facts, sort_keys=True), str(facts["label"])
+                for ending, content in (("png", data), ("cls", label.encode()), ("json", text.encode())):
+                    info = tarfile.TarInfo(f"{key}.{ending}")  # without time or owner
                     info.size, info.mode = len(content), 0o644
                     tar.addfile(info, io.BytesIO(content))
     return {"images": n, "tars": tars}
@@ -96,18 +81,17 @@ def huggingface(stream: Stream, out: Path) -> dict[str, int]:
     features = {
         "image": {"_type": "Image"},
         "label": {"names": [str(c) for c in stream.classes], "_type": "ClassLabel"},
-        "id": {"dtype": "string", "_type": "Value"},
-        "step": {"dtype": "int64", "_type": "Value"},
-        "time": {"dtype": "int64", "_type": "Value"},
+        **{name: {"dtype": kind, "_type": "Value"} for name, kind in VALUES.items()},
     }
-    schema = SCHEMA.with_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+    columns = [("image", IMAGE), ("label", "int64"), *VALUES.items()]
+    schema = pa.schema(columns, {"huggingface": json.dumps({"info": {"features": features}})})
     n, names = 0, []
     for step, split, of_split in _splits(stream):
         names.append(f"{step}_{split}")
         path = out / "data" / f"{names[-1]}-00000-of-00001.parquet"
         with writing(path) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
             while some := list(islice(of_split, GROUP)):
-                rows = [image.facts | {"image": {"bytes": image.data, "path": f"{image.key}.png"}} for image in some]
+                rows = [facts | {"image": {"bytes": data, "path": f"{key}.png"}} for key, data, facts in some]
                 writer.write_table(pa.Table.from_pylist(rows, schema))
                 n += len(rows)
     files = "".join(f"  - split: {name}\n    path: data/{name}-*.parquet\n" for name in names)
@@ -126,7 +110,7 @@ def _splits(stream: Stream) -> Iterator[tuple[str, str, Iterator[Sample]]]:
             fromarray(np.asarray(pixels)).save(buffer, "PNG", compress_level=1)
             time = None if split.time is None else int(split.time[i])
             facts = {"id": str(split.ids[i]), "label": int(split.y[i]), "step": step.index, "split": name, "time": time}
-            yield Sample(f"{step.index:03d}_{name}_{i:07d}", buffer.getvalue(), facts)
+            yield f"{step.index:03d}_{name}_{i:07d}", buffer.getvalue(), facts
 
     for step in stream.steps:
         for name, split in step.splits.items():

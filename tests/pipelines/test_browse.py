@@ -20,8 +20,7 @@ from driftline.curate.release import Release
 from driftline.pipelines.browse.collection import Collection, Source
 from driftline.pipelines.browse.selection import Asked, Selections
 from driftline.pipelines.browse.server import application, open_collection
-from driftline.pipelines.web.dates import labels
-from driftline.pipelines.web.rendering import small
+from driftline.pipelines.web.rendering import labels, small
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'`${1}"
 

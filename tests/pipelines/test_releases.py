@@ -325,7 +325,7 @@ class TestHurt:
             run(context)
 
     def test_a_place_that_is_not_there_is_said_before_its_formats(self, tmp_path: Path) -> None:
-        with pytest.raises(MissingFile, match="There is no .*nowhere. Expected a release, the run"):
+        with pytest.raises(MissingFile, match="There is no .*nowhere. Expected a run folder, a release or"):
             dl.export(tmp_path / "nowhere", format="arrays", out=tmp_path / "out")
 
     def test_a_file_that_does_not_belong_to_the_release_is_named(self, folder: Path, tmp_path: Path) -> None:
