@@ -83,9 +83,8 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=SHARED)
     parser.add_argument("--most", type=int, default=1500)
     args = parser.parse_args()
-    print(
-        json.dumps({name: measured(args.data / name / file, args.most) for name, file in COLLECTIONS.items()}, indent=1)
-    )
+    found = {name: measured(args.data / name / file, args.most) for name, file in COLLECTIONS.items()}
+    print(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,4 @@
-"""What the benchmarks of the engine compare with: a tutorial's loop, a tuned one, products of square matrices, older
-processors."""
+"""What benchmarks of the engine compare with: a tutorial's loop, a tuned one, square products, older processors."""
 
 import time
 from collections.abc import Callable

@@ -4,10 +4,9 @@
 
 `benchmarks.toml` declares each benchmark: its arguments at quick and at full size, and the target of each ratio. A
 benchmark prints JSON objects; the object of one part of several names it ("part"). Targets hold at full size: exit
-code 1 if a benchmark fails or, with --full, a target is missed. With --full the ratios are added to the folder's
-history.jsonl, from which docs/reference/ratios.md is written. A ratio with avx512 or bfloat16 in its
-name is asked only of a processor that has it. --avx2 holds torch, NumPy, faiss and our kernel to AVX2: a newer
-processor measures what users of an older one get.
+code 1 if a benchmark fails or, with --full, a target is missed. With --full the ratios are added to history.jsonl, from
+which docs/reference/ratios.md is written. A ratio with avx512 or bfloat16 in its name is asked only of a processor that
+has it. --avx2 holds torch, NumPy, faiss and our kernel to AVX2: a newer processor measures what an older one gives.
 """
 
 import argparse

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from driftline.pipelines.commands.release import compare as compare
     from driftline.pipelines.commands.release import export as export
     from driftline.pipelines.commands.report import report as report
+    from driftline.pipelines.commands.report import reproduce as reproduce
     from driftline.pipelines.commands.share import leaderboard as leaderboard
     from driftline.pipelines.commands.sources import compose as compose
     from driftline.pipelines.commands.sources import from_dataset as from_dataset

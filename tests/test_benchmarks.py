@@ -13,7 +13,7 @@ from support.helpers import benchmark
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 history = benchmark("history")
 DECLARED = history.declared(BENCHMARKS)
-SHARED = {"run", "history", "peers", "ocrr_reference", "yfcc_rows"}  # modules of the folder that measure nothing
+SHARED = {"run", "history", "peers", "yfcc_rows"}  # modules of the folder that measure nothing
 
 FAST = """
 import json, sys

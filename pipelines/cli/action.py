@@ -8,7 +8,7 @@ from functools import reduce, wraps
 from operator import or_
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, Generic, Literal, ParamSpec, TypeVar, get_args
+from typing import Annotated, Any, Generic, Literal, ParamSpec, TypeVar, get_args, get_origin
 
 import typer
 
@@ -27,6 +27,7 @@ READ: dict[Any, Any] = {  # type → what the command line reads
     int | str: str, str | Sequence[str]: str,
 }  # fmt: skip
 LISTS = (list[str], list[Path])
+WORDS = {int: "N", float: "N", Path: "PATH"}  # of values; others: TEXT
 FLAGS = {"start": "--from", "settings": "--set", "oracle": "--oracle/--no-oracle"}  # of other names
 LINE = re.compile(r"(\w+)(?: (\S+))?: (.*)")  # of a parameter: its name, what a value looks like, what it means
 SHARED = """
@@ -156,7 +157,8 @@ def option_of(
     if kind in LISTS and default is not p.empty:
         is_optional, default = True, None
     names = completed.get(p.name)
-    more: dict[str, Any] = {"metavar": value or None, "help": meaning, "rich_help_panel": panel}
+    more: dict[str, Any] = {"metavar": value or word_of(kind), "help": meaning, "rich_help_panel": panel}
+    more["show_default"] = "default:" not in meaning
     more["autocompletion"] = completion(names) if isinstance(names, str) else names
     more["min"], more["max"] = LIMITS.get(p.name, (None, None))
     if is_option is None:
@@ -164,6 +166,13 @@ def option_of(
     mark = typer.Option(flag_of(p.name), **more) if is_option else typer.Argument(**more)
     annotation: Any = Annotated[kind | None if is_optional else kind, mark]
     return p.replace(kind=p.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def word_of(kind: Any) -> str | None:
+    """What a value looks like whose line in the docstring does not say it."""
+    if get_origin(kind) is Literal:
+        return "|".join(get_args(kind))
+    return None if kind is bool else WORDS.get(next(iter(get_args(kind)), kind), "TEXT")
 
 
 def flag_of(parameter: str) -> str:

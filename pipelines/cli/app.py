@@ -17,7 +17,7 @@ from driftline.curate.core.system import collect_rarely
 from driftline.pipelines.cli.action import ACTIONS
 from driftline.pipelines.cli.common import OUTPUT, Quiet, Verbose, set_output
 from driftline.pipelines.cli.help import EXAMPLE, PlainGroup
-from driftline.pipelines.cli.makers import add_imports, import_app, stream_app
+from driftline.pipelines.cli.makers import add_imports, import_app, list_app, stream_app
 from driftline.pipelines.commands import build, evaluate, keep, people, release, report, share, sources, start, streams  # noqa: F401
 from driftline.pipelines.commands.models import models_app
 
@@ -61,6 +61,7 @@ def options(
 # Without a name, the commands of a group become commands of driftline itself.
 app.add_typer(ACTIONS)
 stream_app.add_typer(import_app)
+stream_app.add_typer(list_app)
 app.add_typer(stream_app, name="stream", rich_help_panel="Stream")
 app.add_typer(models_app, name="models", rich_help_panel="Start")
 

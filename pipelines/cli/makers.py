@@ -1,9 +1,11 @@
 """`driftline stream …`: commands of functions that return a stream, of importers, too, ours and of plug-ins; what they
 share, and what they print of it."""
 
+import ast
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, get_origin
 
@@ -11,6 +13,7 @@ import typer
 
 from driftline.curate.core.atomic_io import remove_tree
 from driftline.curate.core.errors import BadConfig, BadPlugin
+from driftline.curate.core.registry import first_sentence
 from driftline.pipelines.cli.action import COMPLETED, described, flag_of, option_of, typed
 from driftline.pipelines.cli.common import add_command, group_app, next_step, show
 from driftline.pipelines.cli.out import guarded_out
@@ -228,7 +231,7 @@ def with_columns(columns: str | None, options: dict[str, Any], roles: Sequence[s
     return options | named
 
 
-import_app = typer.Typer()
+import_app, list_app = typer.Typer(), typer.Typer()  # importers; ours in a list of commands, without options
 PLAIN = (str, int, float, bool, Path, str | None, int | None, float | None, Path | None)  # types of options of plug-ins
 SOURCE = inspect.Parameter("source", inspect.Parameter.KEYWORD_ONLY, annotation=Place)
 
@@ -264,25 +267,43 @@ OURS = {
 
 
 def add_imports(words: Sequence[str]) -> None:
-    """Register the commands of importers: the one that `words` after `driftline stream` begin with, else all. Raises
-    BadPlugin for an importer with the name of another command, one that cannot be imported, and one with a parameter
-    that cannot be an option."""
+    """Register the commands of importers: the one that `words` after `driftline stream` begin with, else all; for their
+    list, ours without their options, which would import NumPy. Raises BadPlugin for an importer with the name of
+    another command, one that cannot be imported, and one with a parameter that cannot be an option."""
     if words and not words[0].startswith(("from-", "-")):
         return
     from driftline.stream_builder.importers import IMPORTERS
 
+    list_app.registered_commands = []
     asked = words[0].removeprefix("from-") if words else ""
-    taken = {name for name, about in OURS.items() if about.function}
-    taken |= {str(info.name).removeprefix("from-") for info in stream_app.registered_commands}
+    own = {str(info.name).removeprefix("from-") for info in stream_app.registered_commands}
+    taken = own | {name for name, about in OURS.items() if about.function}
     if asked in taken and asked in IMPORTERS:
         entry = IMPORTERS.entry(asked)
         problem = f"The importer {asked!r} of {entry.origin} ({entry.target}) has the name of our from-{asked}."
         raise BadPlugin(problem, "Expected another name.", "Uninstall or rename it.")
     names = dict.fromkeys([*OURS, *(name for name in IMPORTERS if name not in taken)])
     there = {info.name for info in import_app.registered_commands}
-    for name in [asked] if asked in names else names:
-        if f"from-{name}" not in there:
+    for name in () if asked in own else [asked] if asked in names else names:
+        if f"from-{name}" not in there and asked.startswith("-") and name in OURS:
+            add_command(list_app, f"from-{name}", OURS[name].example, None, {}, _summary(name), [], _summary)
+        elif f"from-{name}" not in there:
             _add(name, name == asked)
+
+
+def _summary(name: str) -> str:
+    """Of one of our importers, from its source."""
+    module, _, function = _target(name).partition(":")
+    tree = ast.parse(Path(str(find_spec(module).origin)).read_text(encoding="utf-8"))
+    (node,) = (one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == function)
+    return first_sentence(ast.get_docstring(node))
+
+
+def _target(name: str) -> str:
+    """Module and function of one of our importers."""
+    from driftline.stream_builder.importers import IMPORTERS
+
+    return OURS[name].function or IMPORTERS.entry(name).target
 
 
 def _add(name: str, asked: bool) -> None:
@@ -314,8 +335,8 @@ def _add(name: str, asked: bool) -> None:
 def _function(name: str) -> Callable[..., Any]:
     from driftline.stream_builder.importers import IMPORTERS
 
-    if name in OURS and OURS[name].function:
-        module, _, attribute = OURS[name].function.partition(":")
-        function: Callable[..., Any] = getattr(import_module(module), attribute)
-        return function
-    return IMPORTERS[name]
+    if name not in OURS:
+        return IMPORTERS[name]
+    module, _, attribute = _target(name).partition(":")
+    function: Callable[..., Any] = getattr(import_module(module), attribute)
+    return function

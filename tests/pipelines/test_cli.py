@@ -113,6 +113,7 @@ class TestHelp:
         for words, command in command_tree(groups=True).items():
             text = command.get_help(typer.Context(command, info_name=f"driftline {words}".rstrip()))
             assert f"Example: driftline {words}".rstrip() in text
+            assert max(map(len, text.split("\n"))) <= 80
 
     @pytest.mark.parametrize(
         ("words", "text"),

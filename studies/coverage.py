@@ -1,6 +1,6 @@
 """How often intervals and tests are right, on simulated learners whose truth is known.
 
-    python benchmarks/coverage.py [intervals] [ties] [--simulations 300]
+    python studies/coverage.py [intervals] [ties] [--simulations 300]
 
 One JSON line a case. `intervals`: the share of simulations whose 95 % interval holds the true half-life, slope, curve
 and accuracy. `ties`: the share of tables of equal learners in which any two of them are said to differ.
