@@ -14,10 +14,9 @@ from starlette.types import ASGIApp
 from driftline.curate.core.errors import BadConfig, BadInput
 from driftline.curate.core.executor import Executor, default_workers
 from driftline.curate.release import Release
-from driftline.pipelines.browse.collection import FACETS, Collection, Recent
+from driftline.pipelines.browse.collection import BINS, FACETS, Asked, Collection, Recent, Selections
 from driftline.pipelines.browse.opening import release_collection, run_collection
 from driftline.pipelines.browse.prompts import Prompts, Query, share_text
-from driftline.pipelines.browse.selection import BINS, Asked, Selections
 from driftline.pipelines.run.run_folder import Run, open_folder
 from driftline.pipelines.run.state import is_finished
 from driftline.pipelines.web.local_server import guarded, local_app

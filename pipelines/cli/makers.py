@@ -15,8 +15,7 @@ from driftline.curate.core.atomic_io import remove_tree
 from driftline.curate.core.errors import BadConfig, BadPlugin
 from driftline.curate.core.registry import first_sentence
 from driftline.pipelines.cli.action import COMPLETED, described, flag_of, option_of, typed
-from driftline.pipelines.cli.common import add_command, group_app, next_step, show
-from driftline.pipelines.cli.out import guarded_out
+from driftline.pipelines.cli.common import add_command, group_app, guarded_out, next_step, show
 from driftline.pipelines.kinds import Place
 
 if TYPE_CHECKING:
@@ -292,8 +291,11 @@ def add_imports(words: Sequence[str]) -> None:
 
 
 def _summary(name: str) -> str:
-    """Of one of our importers, from its source."""
-    module, _, function = _target(name).partition(":")
+    """Of one of our importers, from its source; or why it has none."""
+    try:
+        module, _, function = _target(name).partition(":")
+    except BadPlugin as error:
+        return str(error)
     tree = ast.parse(Path(str(find_spec(module).origin)).read_text(encoding="utf-8"))
     (node,) = (one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == function)
     return first_sentence(ast.get_docstring(node))

@@ -11,9 +11,9 @@ import typer
 
 from driftline.curate.core.errors import BadConfig, DriftlineError, Waiting
 from driftline.curate.core.executor import Engine, Executor, default_workers
+from driftline.pipelines.cli import common
 from driftline.pipelines.cli.action import Shown, action
-from driftline.pipelines.cli.common import context_of_last, context_to_run, executor_of, kept_text, log_of, next_step
-from driftline.pipelines.cli.out import guarded_out
+from driftline.pipelines.cli.common import context_of_last, executor_of, log_of, next_step
 from driftline.pipelines.kinds import Names, Place, Settings, changes_of, path_of, several
 
 if TYPE_CHECKING:
@@ -52,11 +52,11 @@ def demo(out: Place = "demo", *, full: bool = False, real: bool = False, album: 
     if album is not None:
         from driftline.pipelines.demo.world import write_album
 
-        photos = write_album(guarded_out(path_of(album), option="--album"))
+        photos = write_album(common.guarded_out(path_of(album), option="--album"))
         return Shown(path_of(album), f"album: {album}, {photos} photos", {"out": str(path_of(album)), "photos": photos})
     folder = path_of(out)
     if not (folder / "driftline.yaml").is_file():  # else the demo goes on, or that run refuses it
-        guarded_out(folder, "run")
+        common.guarded_out(folder, "run")
     run_log = log_of(folder / "log.jsonl")
     if real:
         from driftline.pipelines.demo.real import demo as real_demo
@@ -117,7 +117,7 @@ def run(
     from driftline.pipelines.run import runner
 
     folder = path_of(run)
-    context = context_to_run(folder, changes_of(settings), executor_of(engine, workers))
+    context = common.context_to_run(folder, changes_of(settings), executor_of(engine, workers))
     entries = runner.run(context, start, until, yes)
     missing = next((entry["because"] for entry in entries if "because" in entry), None)
     lines = [runner.table(entries), *([] if missing else _following(folder, entries))]
@@ -158,7 +158,7 @@ def planned(
     with one_walk():
         plans = plan(context, start, until)
         needs = forecast(context, plans, borders_if_grown(context) if grows else None)
-    lines = "\n".join(filter(None, [kept_text(context, changes), plan_text(plans, needs)]))
+    lines = "\n".join(filter(None, [common.kept_text(context, changes), plan_text(plans, needs)]))
     problems = " ".join(needs["problems"])
     problem = DriftlineError(f"{folder} cannot run like this: {problems}") if problems else None
     return Shown({"plan": [asdict(p) for p in plans], **needs}, lines, problem=problem)
@@ -274,7 +274,7 @@ def status(
         return Shown({"stages": entries, "dropped": rows}, text(rows, context.config))
     withdrawn = [one.id for one in withdrawals(folder / NAME)]
     document: Answer = {"stages": entries} | ({"withdrawn": withdrawn} if withdrawn else {})
-    lines = [*filter(None, [kept_text(context, changes)]), runner.table(entries)]
+    lines = [*filter(None, [common.kept_text(context, changes)]), runner.table(entries)]
     if withdrawn:
         from driftline.curate.release.selection import few  # imports numpy
 

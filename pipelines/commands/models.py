@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.run_log import RunLog
 from driftline.pipelines.cli.action import NOTHING, Device, Shown, action
-from driftline.pipelines.cli.common import group_app, log_of
-from driftline.pipelines.cli.out import guarded_out
+from driftline.pipelines.cli.common import group_app, guarded_out, log_of
 from driftline.pipelines.kinds import Place, Settings, changes_of, path_of
 
 if TYPE_CHECKING:

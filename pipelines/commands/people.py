@@ -6,8 +6,7 @@ import sys
 from typing import Any
 
 from driftline.pipelines.cli.action import NOTHING, Shown, action
-from driftline.pipelines.cli.common import context_of_last, counts_text, next_step, say_address
-from driftline.pipelines.cli.out import guarded_out
+from driftline.pipelines.cli.common import context_of_last, counts_text, guarded_out, next_step, say_address
 from driftline.pipelines.kinds import Names, Place, Settings, changes_of, path_of, several
 
 

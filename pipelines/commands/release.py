@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from driftline.curate.core.errors import BadConfig, DriftlineError
 from driftline.pipelines.cli.action import Shown, action
-from driftline.pipelines.cli.common import admit, counts_text
+from driftline.pipelines.cli.common import admit, counts_text, guarded_out
 from driftline.pipelines.cli.listing import completion
-from driftline.pipelines.cli.out import guarded_out
 from driftline.pipelines.kinds import Names, Place, StreamPlaces, path_of, several, streams_of
 
 if TYPE_CHECKING:

@@ -10,9 +10,8 @@ import typer
 
 from driftline.curate.core.errors import BadConfig
 from driftline.pipelines.cli.action import Device, Shown, action
-from driftline.pipelines.cli.common import admit, context_of_last, executor_of, log_of
+from driftline.pipelines.cli.common import admit, context_of_last, executor_of, guarded_out, log_of
 from driftline.pipelines.cli.makers import columns_of
-from driftline.pipelines.cli.out import guarded_out
 from driftline.pipelines.commands.release import NO_UPLOADERS
 from driftline.pipelines.kinds import (
     Evaluated,

@@ -10,8 +10,7 @@ from typing import Any
 
 from driftline.curate.core.errors import BadConfig, IntegrityError
 from driftline.pipelines.cli.action import Shown, action
-from driftline.pipelines.cli.common import admit, log_of
-from driftline.pipelines.cli.out import guarded_out
+from driftline.pipelines.cli.common import admit, guarded_out, log_of
 from driftline.pipelines.kinds import Names, Place, path_of, places_of, several
 
 Answer = dict[str, Any]

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from driftline.curate.core.errors import BadConfig
 from driftline.pipelines.cli.action import Device, Shown, action, flag_of
-from driftline.pipelines.cli.common import executor_of
+from driftline.pipelines.cli.common import executor_of, guarded_out
 from driftline.pipelines.cli.makers import facts_of, maker, save, saved_text, stream_app
-from driftline.pipelines.cli.out import guarded_out
 from driftline.pipelines.kinds import Counts, Data, Names, Place, Table, path_of
 
 if TYPE_CHECKING:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from driftline.curate.core.errors import BadConfig
 from driftline.pipelines.cli.action import Device, Shown, action
-from driftline.pipelines.cli.common import log_of
+from driftline.pipelines.cli.common import guarded_out, log_of
 from driftline.pipelines.cli.makers import facts_of, saved_text, stream_app
-from driftline.pipelines.cli.out import guarded_out
 from driftline.pipelines.kinds import Names, Place, StreamPlace, path_of, several
 
 if TYPE_CHECKING:

@@ -1,7 +1,6 @@
 """The report of a whole run: images, counts, retrieval precision and settings around the scores."""
 
-import io
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.parsing import rows_of
-from driftline.curate.foreign.images import read_rgb
 from driftline.curate.release import Release
 from driftline.eval.plotting.cells import timeline
 from driftline.eval.plotting.charts import Figure, Section
@@ -22,6 +20,7 @@ from driftline.eval.reporting.text import named_steps
 from driftline.pipelines.run.runner import status
 from driftline.pipelines.run.stage import Context, parts_of
 from driftline.pipelines.run.state import folder_of
+from driftline.pipelines.web.rendering import small
 from driftline.stream_builder.stream import Stream
 
 THUMBNAIL = 116  # pixels
@@ -64,26 +63,13 @@ def journey_report(
     return write(current, out, title, notice, before, after, streams=[stream], formats=formats)
 
 
-def thumbnails(release: Release, ids: Collection[str]) -> dict[str, bytes]:
-    """id → small JPEG of those images of a release."""
-    from PIL import ImageOps
-
-    pictures = {}
-    for id_, data in release.images(ids=ids):
-        small = ImageOps.fit(read_rgb(data, id_), (THUMBNAIL, THUMBNAIL))
-        buffer = io.BytesIO()
-        small.save(buffer, "JPEG", quality=72)
-        pictures[id_] = buffer.getvalue()
-    return pictures
-
-
 def pictures(release: Release, dates: Mapping[str, str]) -> str:
     """A table of thumbnails: a row per class, a column per bucket; of each, the first image in release order. dates:
     name of a bucket → its date."""
     ids: dict[tuple[int, str], str] = {}
     for id_, bucket, name in rows_of(release.table, "id", "bucket", "class"):
         ids.setdefault((bucket, name), id_)
-    thumbs = thumbnails(release, set(ids.values()))
+    thumbs = {id_: small(data, THUMBNAIL) for id_, data in release.images(ids=set(ids.values()))}
     rows: list[list[Cell | str]] = []
     shown_names = {b["index"]: dates.get(str(b["name"]), str(b["name"])) for b in release.buckets}
     for name in release.classes:

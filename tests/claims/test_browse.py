@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from driftline.curate.core.seeding import rng_for
-from driftline.pipelines.browse.collection import Collection, Source
-from driftline.pipelines.browse.selection import VALUES, Asked, Selections
+from driftline.pipelines.browse.collection import VALUES, Asked, Collection, Selections, Source
 from driftline.pipelines.browse.server import open_collection
 from driftline.pipelines.run.state import folder_of
 

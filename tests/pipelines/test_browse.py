@@ -17,8 +17,7 @@ from support.pages import Served, chromium_browser, served, violations
 
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
 from driftline.curate.release import Release
-from driftline.pipelines.browse.collection import Collection, Source
-from driftline.pipelines.browse.selection import Asked, Selections
+from driftline.pipelines.browse.collection import Asked, Collection, Selections, Source
 from driftline.pipelines.browse.server import application, open_collection
 from driftline.pipelines.web.rendering import labels, small
 
