@@ -23,14 +23,6 @@ class TextEncoder(Protocol):
         ...
 
 
-class TextEncoderSpec(Protocol):
-    """Names an encoder that is not loaded yet; `EncoderSpec` of `driftline.curate.encoders` is one."""
-
-    def load(self) -> TextEncoder:
-        """The encoder."""
-        ...
-
-
 @dataclass(frozen=True)
 class ClassTexts:
     """Prompts of classes and their vectors. A class may have several, or none."""

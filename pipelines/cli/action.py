@@ -20,6 +20,7 @@ from driftline.pipelines.kinds import Counts, Data, Evaluated, Names, Place, Set
 T = TypeVar("T")
 P = ParamSpec("P")
 Device = Literal["auto", "cpu", "cuda"]
+Answer = dict[str, Any]
 PLACES = Sequence[Place]
 READ: dict[Any, Any] = {  # type → what the command line reads
     Place: Path, StreamPlace: Path, str | Path: Path, PLACES: list[Path], StreamPlaces: list[Path],

@@ -12,7 +12,7 @@ import typer
 from driftline.curate.core.errors import BadConfig, DriftlineError, Waiting
 from driftline.curate.core.executor import Engine, Executor, default_workers
 from driftline.pipelines.cli import common
-from driftline.pipelines.cli.action import Shown, action
+from driftline.pipelines.cli.action import Answer, Shown, action
 from driftline.pipelines.cli.common import context_of_last, executor_of, log_of, next_step
 from driftline.pipelines.kinds import Names, Place, Settings, changes_of, path_of, several
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from driftline.pipelines.run.runner import Verdict
 
 MOST = 12  # buckets that a plan lists
-Answer = dict[str, Any]
 
 
 def reasons(ctx: typer.Context, incomplete: str) -> list[str]:

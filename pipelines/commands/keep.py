@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from driftline.curate.core.errors import Waiting
 from driftline.curate.core.executor import Engine
-from driftline.pipelines.cli.action import Shown, action
+from driftline.pipelines.cli.action import Answer, Shown, action
 from driftline.pipelines.cli.common import context_of_last, context_to_run, executor_of, next_step
 from driftline.pipelines.commands.build import planned, reasons
 from driftline.pipelines.kinds import Names, Place, Settings, changes_of, path_of, several
-
-Answer = dict[str, Any]
 
 
 @action("driftline grow photos2024 --max-usd 20", "Keep")

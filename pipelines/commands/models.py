@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.run_log import RunLog
-from driftline.pipelines.cli.action import NOTHING, Device, Shown, action
+from driftline.pipelines.cli.action import NOTHING, Answer, Device, Shown, action
 from driftline.pipelines.cli.common import group_app, guarded_out, log_of
 from driftline.pipelines.kinds import Place, Settings, changes_of, path_of
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from driftline.curate.pretrain import Recipe
     from driftline.curate.pretrain.pool import ImageArray
 
-Answer = dict[str, Any]
 BLOCK = 64  # images that are encoded at once
 models_app = group_app("Download and train the models that embed photos.", "driftline models get RN50:yfcc15m")
 MODEL = "open_clip_config.json"  # the last file of a model

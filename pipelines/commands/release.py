@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from driftline.curate.core.errors import BadConfig, DriftlineError
-from driftline.pipelines.cli.action import Shown, action
+from driftline.pipelines.cli.action import Answer, Shown, action
 from driftline.pipelines.cli.common import admit, counts_text, guarded_out
 from driftline.pipelines.cli.listing import completion
 from driftline.pipelines.kinds import Names, Place, StreamPlaces, path_of, several, streams_of
@@ -17,7 +17,6 @@ from driftline.pipelines.kinds import Names, Place, StreamPlaces, path_of, sever
 if TYPE_CHECKING:
     from driftline.curate.release import Release
 
-Answer = dict[str, Any]
 NO_UPLOADERS = "Uploaders are not known here: p and intervals count every sample alone. Give --stream."
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from driftline.curate.core.errors import BadConfig
-from driftline.pipelines.cli.action import Device, Shown, action
+from driftline.pipelines.cli.action import Answer, Device, Shown, action
 from driftline.pipelines.cli.common import admit, context_of_last, executor_of, guarded_out, log_of
 from driftline.pipelines.cli.makers import columns_of
 from driftline.pipelines.commands.release import NO_UPLOADERS
@@ -29,7 +29,6 @@ from driftline.pipelines.kinds import (
 if TYPE_CHECKING:
     from driftline.stream_builder.stream import Stream
 
-Answer = dict[str, Any]
 CROSSED = 4  # exit code
 
 

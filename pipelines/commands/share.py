@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from driftline.curate.core.errors import BadConfig, IntegrityError
-from driftline.pipelines.cli.action import Shown, action
+from driftline.pipelines.cli.action import Answer, Shown, action
 from driftline.pipelines.cli.common import admit, guarded_out, log_of
 from driftline.pipelines.kinds import Names, Place, path_of, places_of, several
-
-Answer = dict[str, Any]
 
 
 @action('driftline submit runs --name "Our method" --out ours.zip', "Share")

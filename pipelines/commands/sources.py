@@ -59,9 +59,9 @@ def from_release(
         if split is not None or texts:
             raise BadConfig(f"{'texts' if texts else 'split'} was given with a period.", "Expected one of them.")
         return in_time_order(timed_release(opened.path, features), str(period), test_share, order, seed, grouping)
-    spec = _text_encoder(opened, text_encoder, device) if texts else None
+    load = _text_encoder(opened, text_encoder, device).load if texts else None
     return builder.from_release(
-        opened, features, split or 0, spec, [template] if isinstance(template, str) else template, seed
+        opened, features, split or 0, load, [template] if isinstance(template, str) else template, seed
     )
 
 

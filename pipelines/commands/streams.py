@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from driftline.curate.core.errors import BadConfig
-from driftline.pipelines.cli.action import Device, Shown, action
+from driftline.pipelines.cli.action import Answer, Device, Shown, action
 from driftline.pipelines.cli.common import guarded_out, log_of
 from driftline.pipelines.cli.makers import facts_of, saved_text, stream_app
 from driftline.pipelines.kinds import Names, Place, StreamPlace, path_of, several
@@ -17,7 +17,6 @@ from driftline.pipelines.kinds import Names, Place, StreamPlace, path_of, severa
 if TYPE_CHECKING:
     from driftline.stream_builder.stream import Stream
 
-Answer = dict[str, Any]
 UNITS = {  # of a measure
     "covariate": "1 is the distance of the last step's own training data",
     "conditional": "1 is the distance of the last step's own training data, class by class",

@@ -166,8 +166,7 @@ def row_0(context: Context, release: Release, seeds: int) -> Section:
 
     The stream is stored in `described`, the rows in `row-0` of the run's folder.
     """
-    texts = spec_of(context)
-    stream = from_release(release, MADE_BY_EMBED, texts=texts).save(context.root / "described")
+    stream = from_release(release, MADE_BY_EMBED, texts=spec_of(context).load).save(context.root / "described")
     results = evaluate(stream, PROTOCOLS[0], "zero-shot", list(range(seeds)), out=context.root / "row-0")
     rows = [
         [one["learner"], *(f"{100 * accuracies[t]:.1f}" for t, accuracies in enumerate(one["matrix"]))]

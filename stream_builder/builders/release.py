@@ -1,6 +1,6 @@
 """A release → a stream: each bucket becomes a step."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from driftline.curate.core.seeding import time_order
 from driftline.curate.foreign.images import open_image, square
 from driftline.curate.foreign.names import is_count
 from driftline.curate.release import Release
-from driftline.stream_builder.class_texts import ClassTexts, TextEncoderSpec, encoded, prompts_of
+from driftline.stream_builder.class_texts import ClassTexts, TextEncoder, encoded, prompts_of
 from driftline.stream_builder.lazy_images import LazyImages, as_locations, tar_members
 from driftline.stream_builder.lazy_images import join as join_images
 from driftline.stream_builder.rows import splits_of
@@ -26,14 +26,14 @@ def from_release(
     release: Release | str | Path,
     features: str | None = None,
     split: int | str = 0,
-    texts: TextEncoderSpec | None = None,
+    texts: Callable[[], TextEncoder] | None = None,
     templates: Sequence[str] = (),
     seed: int = 0,
 ) -> Stream:
     """release: opened, or its folder. features: a name in the release (default: its first); `pixels:SIZE` for uint8
     images of SIZE × SIZE; or `images:SIZE` for the same as lazy images, with links to the release's tars. split: which
-    of the release's seeded splits, by number or name; the stream also knows the sides of the others. texts: the encoder
-    that made the features, for the vectors of the release's prompts or, if given, of `templates` with class names.
+    of the release's seeded splits, by number or name; the stream also knows the sides of the others. texts: loads
+    the encoder that made the features, for the vectors of the release's prompts or, if given, of `templates`.
 
     A bucket without images, or with none on one side of the split, is no step if two others have both sides; the fact
     `gaps` names it. Samples of a step are in order of upload time; `seed` draws the order of equal times. A stream of
@@ -104,7 +104,7 @@ def release_samples(release: Release, features: str | None = None) -> Split:
     return Split(x, label, ids, time, release_groups(release))
 
 
-def texts_of(release: Release, features: str, spec: TextEncoderSpec, templates: Sequence[str]) -> ClassTexts:
+def texts_of(release: Release, features: str, load: Callable[[], TextEncoder], templates: Sequence[str]) -> ClassTexts:
     """Vectors of a release's prompts, or of templates with class names, by the encoder of its features `clip`. Raises
     BadConfig for other features, and for another encoder."""
     if features != MADE_BY_EMBED:
@@ -116,7 +116,7 @@ def texts_of(release: Release, features: str, spec: TextEncoderSpec, templates: 
     provenance = release.facts["provenance"]
     pairs = prompts_of(release.classes, provenance["prompts"], templates)
     width = np.asarray(release.features(features)).shape[1]
-    return encoded(pairs, spec.load(), width, provenance["encoder"].get("fingerprint"))
+    return encoded(pairs, load(), width, provenance["encoder"].get("fingerprint"))
 
 
 def release_groups(release: Release) -> Group:

@@ -127,7 +127,7 @@ def main() -> None:
     context = Context(out, load(out / "driftline.yaml"), run_log)
     run(context)
     release = Release.open(out)
-    stream = from_release(release, texts=spec_of(f"clip:{out / 'model'}")).save(out / "stream")
+    stream = from_release(release, texts=spec_of(f"clip:{out / 'model'}").load).save(out / "stream")
     for protocol in ("clear-iid", "clear-streaming"):
         evaluate(stream, protocol, options.learners, list(range(options.seeds)), out=out / "runs")
     title = "Fifty years of painted fruit: the USDA pomological watercolours"

@@ -105,9 +105,9 @@ class TestFromRelease:
 
     def test_texts_for_vectors_of_another_encoder_are_refused(self, journey: Path) -> None:
         with pytest.raises(BadConfig, match="photos-of-2004"):
-            from_release(journey, "photos-of-2004", texts=spec_of("ngrams:64"))
+            from_release(journey, "photos-of-2004", texts=spec_of("ngrams:64").load)
         with pytest.raises(BadConfig, match="another encoder"):
-            from_release(journey, "clip", texts=spec_of("ngrams:64"))
+            from_release(journey, "clip", texts=spec_of("ngrams:64").load)
 
 
 class TestMethods:
