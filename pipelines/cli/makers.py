@@ -285,7 +285,7 @@ def add_imports(words: Sequence[str]) -> None:
     there = {info.name for info in import_app.registered_commands}
     for name in () if asked in own else [asked] if asked in names else names:
         if f"from-{name}" not in there and asked.startswith("-") and name in OURS:
-            add_command(list_app, f"from-{name}", OURS[name].example, None, {}, _summary(name), [], _summary)
+            add_command(list_app, f"from-{name}", OURS[name].example, None, {}, _summary(name), [], lambda: None)
         elif f"from-{name}" not in there:
             _add(name, name == asked)
 
@@ -296,7 +296,7 @@ def _summary(name: str) -> str:
         module, _, function = _target(name).partition(":")
     except BadPlugin as error:
         return str(error)
-    tree = ast.parse(Path(str(find_spec(module).origin)).read_text(encoding="utf-8"))
+    tree = ast.parse(Path(str(getattr(find_spec(module), "origin", None))).read_text(encoding="utf-8"))
     (node,) = (one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == function)
     return first_sentence(ast.get_docstring(node))
 
