@@ -1,10 +1,11 @@
-"""Pickles from outside, read without running code: numbers, texts, lists, dictionaries, NumPy arrays.
+"""Pickles from outside, read without running code: numbers, texts, lists, dictionaries, NumPy arrays, torch tensors.
 
 A pickle names the functions that rebuild its objects. Here a name stands for one of the few functions below, which
-make arrays with checked sizes; any other name is refused before anything is called. Files of `torch.save` are read by
-torch, weights only; their tensors become arrays.
+make arrays with checked sizes; any other name is refused before anything is called. Tensors are read by torch, weights
+only, and become arrays.
 """
 
+import io
 import math
 import pickle
 import pickletools
@@ -39,6 +40,27 @@ class _Array(np.ndarray[Any, Any]):
         super().__setstate__(checked)
 
 
+def _tensor(storage: Any, offset: int, size: Any, stride: Any, *_: Any) -> Array:
+    """A view of a storage, which is (N,). Raises ValueError if it would leave it."""
+    if not isinstance(storage, np.ndarray) or len(size) != len(stride) or min((offset, *size, *stride), default=0) < 0:
+        raise ValueError("a tensor without its numbers")
+    if math.prod(size) == 0:
+        return np.zeros(size, storage.dtype)
+    last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
+    if max(last + 1, math.prod(size)) > len(storage):  # more than it: parts of it several times
+        raise ValueError(f"a tensor that needs {max(last + 1, math.prod(size)):,} numbers of {len(storage):,}")
+    steps = [step * storage.itemsize for step in stride]
+    return np.lib.stride_tricks.as_strided(storage[offset:], tuple(size), steps, writeable=False)
+
+
+def _storage(data: bytes) -> Array:
+    """The numbers of a tensor inside a pickle, which torch itself reads, weights only."""
+    import torch
+
+    storage = _loaded(io.BytesIO(data))
+    return torch.tensor([], dtype=storage.dtype).set_(storage).numpy()
+
+
 def _dictionary(*values: Any) -> dict[Any, Any]:
     return dict(values[0]) if values and not isinstance(values[0], str) else {}
 
@@ -56,6 +78,8 @@ KNOWN: dict[tuple[str, str], Any] = {
     ("collections", "defaultdict"): _dictionary,
     ("builtins", "list"): "list",
     ("builtins", "dict"): "dict",
+    ("torch._utils", "_rebuild_tensor_v2"): _tensor,
+    ("torch.storage", "_load_from_bytes"): _storage,
 }
 
 
