@@ -311,26 +311,19 @@ def _open_texts(head: Mapping[str, Any], folder: Path) -> ClassTexts | None:
 
 
 def _hash_texts(texts: ClassTexts) -> str:
-    digest = hashlib.sha256()
-    _update(digest, texts.x)
-    _update(digest, texts.y)
-    digest.update("\n".join([texts.encoder, *texts.prompts.tolist()]).encode())
-    return digest.hexdigest()
+    return _hash_x(texts.x, texts.y, text="\n".join([texts.encoder, *texts.prompts.tolist()]))
 
 
 def _hash(split: Split) -> str:
-    digest = hashlib.sha256()
-    _update(digest, split.x)
-    _update(digest, split.y.astype(np.int64))
-    for name, column in split.columns().items():
-        _update(digest, column.astype(KINDS[name]))
-    digest.update("\n".join(str(i) for i in split.ids).encode())
-    return digest.hexdigest()
+    columns = [column.astype(KINDS[name]) for name, column in split.columns().items()]
+    return _hash_x(split.x, split.y.astype(np.int64), *columns, text="\n".join(str(i) for i in split.ids))
 
 
-def _hash_x(x: Any) -> str:
+def _hash_x(*arrays: Any, text: str = "") -> str:
     digest = hashlib.sha256()
-    _update(digest, x)
+    for x in arrays:
+        _update(digest, x)
+    digest.update(text.encode())
     return digest.hexdigest()
 
 

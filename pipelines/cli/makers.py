@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, get_origin
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, get_origin
 
 import typer
 
@@ -235,34 +235,22 @@ PLAIN = (str, int, float, bool, Path, str | None, int | None, float | None, Path
 SOURCE = inspect.Parameter("source", inspect.Parameter.KEYWORD_ONLY, annotation=Place)
 
 
-class Import(NamedTuple):
-    """What a command has that its function does not say."""
+OURS = {  # importer → the end of its example
+    "arrays": "features.npz --out stream",
+    "table": "photos.csv --time taken --label kind\n  --period year --out S",
+    "clear": "clear10 --features moco_b0 --out S",
+    "folder-by-time": "album --out by-year",
+    "hub": "USER/NAME --time year --label kind --out S",
+    "tic": "year2uids.json --table t.parquet --out S",
+    "wilds": "fmow_v1.1 --out fmow",
+    "wild-time": "yearbook.pkl --out yearbook",
+}
+BUILDERS = {name: f"driftline.stream_builder.builders.{name}:from_{name}" for name in ("arrays", "table")}
+FACTS = {"arrays": ("paper", "trained_until"), "clear": ("paper",)}  # options recorded beside the stream's own facts
 
-    example: str
-    protocol: str = "clear-iid"
-    """for `driftline eval`"""
-    facts: Sequence[str] = ()
-    """options that are recorded beside the stream's own facts"""
-    function: str = ""
-    """module:name; "": as the importer is registered"""
 
-
-OURS = {
-    "arrays": Import(
-        "driftline stream from-arrays features.npz --out stream", facts=("paper", "trained_until"),
-        function="driftline.stream_builder.builders.arrays:from_arrays",
-    ),
-    "table": Import(
-        "driftline stream from-table photos.csv --time taken --label kind\n  --period year --out S", "near-future",
-        function="driftline.stream_builder.builders.table:from_table",
-    ),
-    "clear": Import("driftline stream from-clear clear10 --features moco_b0 --out S", facts=("paper",)),
-    "folder-by-time": Import("driftline stream from-folder-by-time album --out by-year"),
-    "hub": Import("driftline stream from-hub USER/NAME --time year --label kind --out S"),
-    "tic": Import("driftline stream from-tic year2uids.json --table t.parquet --out S"),
-    "wilds": Import("driftline stream from-wilds fmow_v1.1 --out fmow"),
-    "wild-time": Import("driftline stream from-wild-time yearbook.pkl --out yearbook"),
-}  # fmt: skip
+def _example(name: str) -> str:
+    return f"driftline stream from-{name} {OURS.get(name, 'PATH --out S')}"
 
 
 def add_imports(words: Sequence[str]) -> None:
@@ -276,7 +264,7 @@ def add_imports(words: Sequence[str]) -> None:
     list_app.registered_commands = []
     asked = words[0].removeprefix("from-") if words else ""
     own = {str(info.name).removeprefix("from-") for info in stream_app.registered_commands}
-    taken = own | {name for name, about in OURS.items() if about.function}
+    taken = own | BUILDERS.keys()
     if asked in taken and asked in IMPORTERS:
         entry = IMPORTERS.entry(asked)
         problem = f"The importer {asked!r} of {entry.origin} ({entry.target}) has the name of our from-{asked}."
@@ -285,7 +273,7 @@ def add_imports(words: Sequence[str]) -> None:
     there = {info.name for info in import_app.registered_commands}
     for name in () if asked in own else [asked] if asked in names else names:
         if f"from-{name}" not in there and asked.startswith("-") and name in OURS:
-            add_command(list_app, f"from-{name}", OURS[name].example, None, {}, _summary(name), [], lambda: None)
+            add_command(list_app, f"from-{name}", _example(name), None, {}, _summary(name), [], lambda: None)
         elif f"from-{name}" not in there:
             _add(name, name == asked)
 
@@ -305,12 +293,11 @@ def _target(name: str) -> str:
     """Module and function of one of our importers."""
     from driftline.stream_builder.importers import IMPORTERS
 
-    return OURS[name].function or IMPORTERS.entry(name).target
+    return BUILDERS.get(name) or IMPORTERS.entry(name).target
 
 
 def _add(name: str, asked: bool) -> None:
     """Register the command of an importer. asked: raise BadPlugin; else its text says why."""
-    about = OURS.get(name, Import(f"driftline stream from-{name} PATH --out S"))
     try:
         function = _function(name)
         first, *others = inspect.signature(function, eval_str=True).parameters.values()
@@ -328,10 +315,9 @@ def _add(name: str, asked: bool) -> None:
         if asked:
             raise
         function, parameters, lines = _function, [SOURCE], ["source PATH: Its data.", str(error)]
-    facts, then = about.facts, [about.protocol]
-    add_maker(
-        f"from-{name}", function, "\n\n".join(lines), parameters, about.example, then, facts=facts, group=import_app
-    )
+    then = ["near-future" if name == "table" else "clear-iid"]
+    add_maker(f"from-{name}", function, "\n\n".join(lines), parameters, _example(name), then, facts=FACTS.get(name, ()),
+              group=import_app)  # fmt: skip
 
 
 def _function(name: str) -> Callable[..., Any]:

@@ -42,9 +42,7 @@ def _keys(ctx: typer.Context, incomplete: str) -> list[str]:
     return [f"{key}=" for key in keys if key.startswith(incomplete)]
 
 
-COMPLETES = {
-    "protocol": "protocols", "learners": "learners", "preset": "presets", "settings": _keys,
-}  # fmt: skip
+COMPLETES = {"protocol": "protocols", "learners": "learners", "preset": "presets", "settings": _keys}
 
 
 @action(EVAL, "Evaluate", name="eval", completes=COMPLETES)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from driftline.curate.core.errors import DriftlineError, UnknownName, without_secrets
@@ -220,7 +219,7 @@ def history(root: Path, id_: str) -> dict[str, Any]:
                     alias = {"released_id": own_id} if own_id != id_ else {}
                     events += [
                         {"stage": name, "outcome": _outcome(row, column), **alias, **_details(row)}
-                        for row in _rows(path, own_id)
+                        for row in _rows(database, path, own_id)
                     ]
     _add_attempts(root, events)
     if not events:
@@ -305,25 +304,16 @@ def _id_of(root: Path, database: duckdb.DuckDBPyConnection, name: str) -> str:
     return ids.pop() if ids else name
 
 
-def _rows(path: Path, id_: str) -> list[dict[str, Any]]:
-    # pq.read_table and pc.equal with a Python value would import pandas.
-    file = pq.ParquetFile(path)
-    own_id = rf"\A{re.escape(id_)}\z"
-    if path.parent.name == "rejects" and path.parent.parent.name.endswith("ingest"):
+def _rows(database: duckdb.DuckDBPyConnection, path: Path, id_: str) -> list[dict[str, Any]]:
+    if "id" not in pq.read_schema(path).names:
+        return []
+    query, values = "SELECT * FROM read_parquet(?) WHERE id = ?", [glob.escape(str(path)), id_]
+    if path.match("*ingest/rejects/*"):
         # A record that could not be read has no id, but its text is kept. The id is a whole field there: one of the
         # first two of a line with tabs (YFCC with and without line number), or a value of a record.
-        table = file.read()
-        whole_field = rf"^([^\t]*\t)?{re.escape(id_)}(\t|$)|: '?{re.escape(id_)}'?[,}}]"
-        match = pc.or_kleene(
-            pc.match_substring_regex(table["id"], own_id), pc.match_substring_regex(table["detail"], whole_field)
-        )
-        unread: list[dict[str, Any]] = table.filter(match).to_pylist()
-        return unread
-    rows: list[dict[str, Any]] = []
-    for group in range(file.num_row_groups if "id" in file.schema_arrow.names else 0):
-        match = pc.match_substring_regex(file.read_row_group(group, ["id"])["id"], own_id)
-        if pc.any(match).as_py():
-            rows += file.read_row_group(group).filter(match).to_pylist()
+        query += " OR regexp_matches(detail, ?)"
+        values.append(rf"^([^\t]*\t)?{re.escape(id_)}(\t|$)|: '?{re.escape(id_)}'?[,}}]")
+    rows: list[dict[str, Any]] = database.execute(query, values).to_arrow_table().to_pylist()
     return rows
 
 
