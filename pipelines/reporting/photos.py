@@ -313,8 +313,8 @@ def _rows(database: duckdb.DuckDBPyConnection, path: Path, id_: str) -> list[dic
         # first two of a line with tabs (YFCC with and without line number), or a value of a record.
         query += " OR regexp_matches(detail, ?)"
         values.append(rf"^([^\t]*\t)?{re.escape(id_)}(\t|$)|: '?{re.escape(id_)}'?[,}}]")
-    rows: list[dict[str, Any]] = database.execute(query, values).to_arrow_table().to_pylist()
-    return rows
+    found = database.sql(query, params=values)
+    return [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()]
 
 
 def _outcome(row: Mapping[str, Any], column: str) -> str:
