@@ -1,7 +1,6 @@
 """ask: candidates → a batch of questions for workers; then the run waits."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -27,7 +26,6 @@ def items_schema() -> "pa.Schema":
     return pa.schema([("id", pa.string()), ("bucket", pa.int32()), ("concept", pa.string()), ("score", pa.float32())])
 
 
-@dataclass(frozen=True)
 class Ask(Stage):
     """Write the batch: a CSV for MTurk's requester page, the question page, images under opaque names."""
 

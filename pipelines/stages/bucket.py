@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,7 +18,6 @@ def settled_of(root: Path) -> Path:
     return root / "dates.csv"
 
 
-@dataclass(frozen=True)
 class Bucket(Stage):
     """Cut the collection in time."""
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, ClassVar
@@ -62,7 +62,6 @@ def _public(name: str) -> str:
     return name if "://" in name or name.startswith("hf-hub:") else Path(name).name or name
 
 
-@dataclass(frozen=True)
 class Embed(Stage):
     """Embed every image that is in a bucket; finished shards are not embedded again."""
 

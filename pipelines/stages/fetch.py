@@ -1,7 +1,6 @@
 """fetch: kept rows → shards of checked images; every row without an image has a reason."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -9,7 +8,6 @@ from driftline.curate.store.database import open_store, register_run
 from driftline.pipelines.run.stage import Counts, Records, Stage, parts_of
 
 
-@dataclass(frozen=True)
 class Fetch(Stage):
     """Download or copy every image; finished shards are not fetched again."""
 

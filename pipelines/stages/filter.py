@@ -1,7 +1,6 @@
 """filter: table → the rows that pass all filters; dropped rows are kept with their reason."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -10,7 +9,6 @@ from driftline.curate.metadata.withdrawals import NAME, withdraw, withdrawals
 from driftline.pipelines.run.stage import Counts, Records, Stage
 
 
-@dataclass(frozen=True)
 class FilterTable(Stage):
     """Drop rows; count each under the first reason that applies."""
 

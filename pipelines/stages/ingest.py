@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,7 +14,6 @@ from driftline.pipelines.run.stage import MEMORY, Counts, Records, Stage
 ROWS = 65_536  # records a part
 
 
-@dataclass(frozen=True)
 class Ingest(Stage):
     """Read the source in parts; finished parts are not read again."""
 

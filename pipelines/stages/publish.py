@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from driftline.curate.release.choice import Collection
 
 
-@dataclass(frozen=True)
 class Publish(Stage):
     """Choose n images per class and bucket, split, and write the release."""
 

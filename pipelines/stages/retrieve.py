@@ -1,7 +1,6 @@
 """retrieve: prompts → candidates per bucket and concept."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -10,7 +9,6 @@ from driftline.pipelines.run.stage import Counts, Records, Stage, parts_of
 from driftline.pipelines.stages.embed import own_encoder, spec_of
 
 
-@dataclass(frozen=True)
 class Retrieve(Stage):
     """Exact search per bucket, CLEAR's overlap and background rules, and the additional rules that are on."""
 

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from driftline.curate.validation.asking.crowd import Crowd, Items
 
 
-@dataclass(frozen=True)
 class Tally(Stage):
     """Import the answers and judge every image; waits while answers are missing."""
 
