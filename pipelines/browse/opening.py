@@ -2,6 +2,7 @@
 
 import tarfile
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 
@@ -103,24 +104,21 @@ def run_collection(context: Context) -> Collection:
 def withdrawn_of(context: Context, names: Mapping[str, str]) -> Callable[[], Callable[[Row], bool]]:
     """Whether the next run leaves a photo out as withdrawn, by lists that are read again when they have changed. names:
     ids → ids in a release."""
-    stamps: list[tuple[str, int, int]] = []
-    ids: set[str] = set()
-    addresses: set[str] = set()
 
-    def is_listed(row: Row) -> bool:
-        url = row["address"] if addresses else None
-        by_url = url is not None and address_digest(url) in addresses
-        return by_url or row["id"] in ids or names.get(row["id"]) in ids
+    @lru_cache(maxsize=1)
+    def read(stamps: tuple[tuple[Path, int, int], ...]) -> tuple[set[str], set[str]]:
+        rows = [one for path, _, _ in stamps for one in withdrawals(path)]
+        return {one.id for one in rows if one.id}, {one.address for one in rows if one.address}
 
     def now() -> Callable[[Row], bool]:
-        lists = [path for path in FilterTable(context).outside() if path.is_file()]
-        stats = [(str(path), path.stat()) for path in lists]
-        if (read := [(path, stat.st_mtime_ns, stat.st_size) for path, stat in stats]) != stamps:
-            rows = [one for path in lists for one in withdrawals(path)]
-            for values, of in ((ids, "id"), (addresses, "address")):
-                values.clear()
-                values.update(filter(None, (getattr(one, of) for one in rows)))
-            stamps[:] = read
+        stats = [(path, path.stat()) for path in FilterTable(context).outside() if path.is_file()]
+        ids, addresses = read(tuple((path, stat.st_mtime_ns, stat.st_size) for path, stat in stats))
+
+        def is_listed(row: Row) -> bool:
+            url = row["address"] if addresses else None
+            by_url = url is not None and address_digest(url) in addresses
+            return by_url or row["id"] in ids or names.get(row["id"]) in ids
+
         return is_listed
 
     return now

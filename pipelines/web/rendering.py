@@ -57,24 +57,18 @@ def labels(buckets: Sequence[Mapping[str, Any]]) -> dict[int, str]:
 
 
 def _label(bucket: Mapping[str, Any], days: bool) -> str:
-    name = str(bucket["name"])
-    start, end = (_seconds(bucket[key]) for key in ("start", "end"))
-    if name != str(bucket["index"]) or (start is None and end is None):
+    """days: whether dates are days; else those of periods longer than LONG are months."""
+    name, ends = str(bucket["name"]), [bucket[key] for key in ("start", "end")]
+    start, end = (None if end is None else int(datetime.fromisoformat(end).timestamp()) for end in ends)
+    if name != str(bucket["index"]) or ends == [None, None]:
         return name
-    return period(start, None if end is None else end - 1, days)
-
-
-def period(first: int | None, last: int | None, days: bool = False) -> str:
-    """From the first to the last second (UTC); None: open.
-
-    >>> period(1_000_000_000, 1_010_000_000)
-    '2001-09 to 2002-01'
-    """
-    fine = days or (first is not None and last is not None and last - first < LONG)
-    texts = [None if t is None else day(t)[: None if fine else -3] for t in (first, last)]
-    if texts[0] is None or texts[1] is None:
-        return f"from {texts[0]}" if texts[0] else f"until {texts[1]}" if texts[1] else "all times"
-    return texts[0] if texts[0] == texts[1] else f"{texts[0]} to {texts[1]}"
+    fine = days or (start is not None and end is not None and end - 1 - start < LONG)
+    first, last = (
+        None if t is None else day(t)[: None if fine else -3] for t in (start, None if end is None else end - 1)
+    )
+    if first is None or last is None:
+        return f"until {last}" if first is None else f"from {first}"
+    return first if first == last else f"{first} to {last}"
 
 
 def day(seconds: int) -> str:
@@ -84,7 +78,3 @@ def day(seconds: int) -> str:
     '1970-01-01'
     """
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d").rjust(10, "0")
-
-
-def _seconds(text: str | None) -> int | None:
-    return None if text is None else int(datetime.fromisoformat(text).timestamp())
