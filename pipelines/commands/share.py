@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -94,13 +94,9 @@ def _submission(path: Path, streams: Sequence[Path], again: int | None, public_v
     from driftline.eval.leaderboard.verification import verify as check
 
     verdict = check(path, streams, again, public_value)
-    outcomes = [(run, run["differs"] or "the same") for run in verdict.again]
-    outcomes += [(run, f"not re-run: {run['because']}") for run in verdict.not_again]
-    lines = [f"{run['learner']}, {run['protocol']}, seed {run['seed']}: {result}" for run, result in outcomes]
-    lines += [
-        f"{run['learner']}, {run['protocol']}, seed {run['seed']}: unverified: {run['because']}"
-        for run in verdict.unverified
-    ]
+    lines = [f"{_named(run)}: {run['differs'] or 'the same'}" for run in verdict.again]
+    lines += [f"{_named(run)}: not re-run: {run['because']}" for run in verdict.not_again]
+    lines += [f"{_named(run)}: unverified: {run['because']}" for run in verdict.unverified]
     lines.append(f"drawn by sha256 {verdict.sha256} and the public value {verdict.public_value!r}")
     if verdict.holds:
         checked = len({run["run"] for run in [*verdict.again, *verdict.not_again]}) - len(verdict.unverified)
@@ -152,6 +148,10 @@ def leaderboard(
     return Shown({"out": str(page)}, f"leaderboard: {page}")
 
 
+def _named(run: Mapping[str, Any]) -> str:
+    return f"{run['learner']}, {run['protocol']}, seed {run['seed']}"
+
+
 def _check(paths: Sequence[Path], streams: Sequence[Path]) -> Shown[Answer]:
     """Run all runs again; of shipped streams that are not given, too."""
     from tempfile import TemporaryDirectory
@@ -182,9 +182,7 @@ def _check(paths: Sequence[Path], streams: Sequence[Path]) -> Shown[Answer]:
 def _repeated_text(one: dict[str, Any]) -> list[str]:
     """What `Verdict.repeated` says, in lines."""
     others = [(kind, run) for kind in ("stale", "false") for run in one[kind]]
-    lines = [
-        f"{run['learner']}, {run['protocol']}, seed {run['seed']}: {kind}, {run['differs']}" for kind, run in others
-    ]
+    lines = [f"{_named(run)}: {kind}, {run['differs']}" for kind, run in others]
     reasons = Counter(run["because"] for run in one["not_again"])
     lines += [f"{count} runs were not run again: {reason}" for reason, count in reasons.items()]
     total = one["same"] + len(others) + len(one["not_again"])

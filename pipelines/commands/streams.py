@@ -159,14 +159,13 @@ def measure(
 
 
 @action("driftline stream show STREAM --out sheets", group=stream_app)
-def show(stream: Place, *, out: Place | None = None, verify: bool = False) -> Shown[Answer]:
+def show(stream: Place, *, out: Place | None = None) -> Shown[Answer]:
     """Show a stream's steps, splits and sizes.
 
     With --out, also draw contact sheets with a row per step.
 
     stream STREAM: A stream folder.
     out DIR: Folder of contact sheets, one for each split.
-    verify: Hash every array again.
     """
     from driftline.eval.plain import plain
     from driftline.eval.reporting.exports import columns
@@ -175,8 +174,6 @@ def show(stream: Place, *, out: Place | None = None, verify: bool = False) -> Sh
 
     folder = None if out is None else guarded_out(path_of(out))
     opened = Stream.load(path_of(stream))
-    if verify:
-        opened.verify(path_of(stream))
     sheets = []
     if folder is not None:
         from driftline.stream_builder.export.layouts import write_contact_sheet

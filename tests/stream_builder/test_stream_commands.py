@@ -113,13 +113,13 @@ def test_measures_and_sizes_are_tables_with_dates_and_units(tmp_path: Path) -> N
     assert "sliced: in units of the samples." in text
 
 
-def test_show_reads_every_array_again_if_asked_to(tmp_path: Path) -> None:
+def test_verify_reads_every_array_again(tmp_path: Path) -> None:
     drifting().save(tmp_path / "s")
-    assert inside("stream", "show", tmp_path / "s", "--verify").returncode == 0
+    assert inside("verify", tmp_path / "s").returncode == 0
     x = np.load(tmp_path / "s" / "step_00001" / "train_x.npy")
     np.save(tmp_path / "s" / "step_00001" / "train_x.npy", x + np.float32(1))
     assert inside("stream", "show", tmp_path / "s").returncode == 0
-    done = inside("stream", "show", tmp_path / "s", "--verify")
+    done = inside("verify", tmp_path / "s")
     assert (done.returncode, "step '1'" in done.stderr.lower()) == (1, True), done.stderr
 
 
