@@ -103,14 +103,10 @@ def stages(entries: Sequence[Mapping[str, Any]]) -> str:
 
 def known_labels(context: Context) -> dict[str, str]:
     """id → concept name of the source's own label; empty if the source has no labels."""
-    files = parts_of(folder_of(context.root, "filter"))
-    table = pq.read_table(files, columns=["id", "label"])
-    table = table.filter(pc.is_valid(table["label"]))
+    table = pq.read_table(parts_of(folder_of(context.root, "filter")), columns=["id", "label"])
     names = {(c.label or c.name): c.name for c in context.config.retrieve.concepts}
-    return {
-        i: names.get(label, "background")
-        for i, label in zip(table["id"].to_pylist(), table["label"].to_pylist(), strict=True)
-    }
+    labels = rows_of(table.filter(pc.is_valid(table["label"])), "id", "label")
+    return {id_: names.get(label, "background") for id_, label in labels}
 
 
 def precision(folder: Path, labels: Mapping[str, str], context: Context) -> dict[str, dict[str, tuple[int, int]]]:
@@ -118,7 +114,7 @@ def precision(folder: Path, labels: Mapping[str, str], context: Context) -> dict
     table = pq.read_table(folder / "candidates.parquet", columns=["id", "bucket", "concept", "fate"])
     names = {b["index"]: str(b["name"]) for b in read_json(folder_of(context.root, "bucket") / "buckets.json")}
     shares: dict[str, dict[str, tuple[int, int]]] = {}
-    for id_, bucket, concept, fate in zip(*(c.to_pylist() for c in table.columns), strict=True):
+    for id_, bucket, concept, fate in rows_of(table, "id", "bucket", "concept", "fate"):
         if fate in ("kept", "background") and id_ in labels:
             cell = shares.setdefault(concept, {})
             right, n = cell.get(names[bucket], (0, 0))
