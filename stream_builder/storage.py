@@ -315,7 +315,7 @@ def _hash_texts(texts: ClassTexts) -> str:
 
 
 def _hash(split: Split) -> str:
-    columns = [column.astype(KINDS[name]) for name, column in split.columns().items()]
+    columns: list[Array] = [column.astype(KINDS[name]) for name, column in split.columns().items()]
     return _hash_x(split.x, split.y.astype(np.int64), *columns, text="\n".join(str(i) for i in split.ids))
 
 
