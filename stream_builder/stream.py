@@ -158,4 +158,4 @@ class Stream(Sequence[Step]):
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        return rendered(self, "driftline.stream_builder.notebook:html_of")
+        return rendered(self, "driftline.stream_builder.export.layouts:html_of")

@@ -103,7 +103,7 @@ DOWNHILL = {  # package → its rooms, the lowest first: a room imports only tho
     "curate": "core foreign metadata images sources store fetch encoders embedding retrieval bucketing validation "
     "release pretrain export publishing",
     "stream_builder": "lazy_images class_texts step splitting storage stream rows shifts importers "
-    "builders datasets measures export interop notebook",
+    "builders datasets measures export interop",
     "eval": "engine history learner checkpoint rows outcomes plain visits memory nets training "
     "finetuning integrations learners protocol experiment protocols scoring plotting logs reporting "
     "results run control leaderboard",
