@@ -61,7 +61,7 @@ class Publish(Stage):
 
     def sides(self) -> Path:
         """Where the run keeps groups and sides of images that were published with these settings, see
-        `pipelines/run/living.py`."""
+        `pipelines/run/leaving.py`."""
         config = self.context.config
         drawn = config.release.model_dump(include={"splits", "test_share", "ids"})
         mark = fingerprint([config.seed, list(config.retrieve.classes), drawn])[:16]

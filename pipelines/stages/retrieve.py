@@ -32,7 +32,7 @@ class Retrieve(Stage):
         ]
 
     def asked(self) -> Path:
-        """Where the run keeps the images that were asked about with these settings, see `pipelines/run/living.py`."""
+        """Where the run keeps the images that were asked about with these settings, see `pipelines/run/leaving.py`."""
         return self.context.root / "kept" / f"asked-{fingerprint(self.settings())[:16]}.parquet"
 
     def outside(self) -> list[Path]:
