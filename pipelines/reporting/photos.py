@@ -135,13 +135,13 @@ def dropped(root: Path, reasons: Sequence[str] = ()) -> list[dict[str, Any]]:
     there = [reason for (reason,) in database.execute("SELECT DISTINCT reason FROM dropped").fetchall()]
     check_reasons(reasons, there, "dropped")
     # Later stages know the one record of an id that the filters kept.
-    matches = database.sql(
+    return _dicts(
+        database,
         """SELECT stage, reason, d.id AS id, detail, coalesce(i.path, i.url, p.path, p.url) AS place FROM dropped d
         LEFT JOIN ingested i ON i.row = d.row LEFT JOIN passed p ON p.id = d.id
         WHERE list_contains(?, reason) ORDER BY number, d.row NULLS FIRST, d.id""",
-        params=[list(reasons or there)],
+        [list(reasons or there)],
     )
-    return _dicts(matches)
 
 
 def dropped_text(rows: Sequence[Mapping[str, Any]], config: Config) -> str:
@@ -312,11 +312,12 @@ def _rows(database: duckdb.DuckDBPyConnection, path: Path, id_: str) -> list[dic
         # first two of a line with tabs (YFCC with and without line number), or a value of a record.
         query += " OR regexp_matches(detail, ?)"
         values.append(rf"^([^\t]*\t)?{re.escape(id_)}(\t|$)|: '?{re.escape(id_)}'?[,}}]")
-    return _dicts(database.sql(query, params=values))
+    return _dicts(database, query, values)
 
 
-def _dicts(found: duckdb.DuckDBPyRelation) -> list[dict[str, Any]]:
-    return [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()]
+def _dicts(database: duckdb.DuckDBPyConnection, query: str, values: Sequence[Any]) -> list[dict[str, Any]]:
+    names = [column[0] for column in database.execute(query, list(values)).description]
+    return [dict(zip(names, row, strict=True)) for row in database.fetchall()]
 
 
 def _outcome(row: Mapping[str, Any], column: str) -> str:
