@@ -102,31 +102,20 @@ class Ewc(NetLearner):
 class Path(Rule):
     """Adds the gradient of strength · Σ Ω (θ − θ*)² and integrates −g · Δθ along the path (equations 3 and 4)."""
 
-    def __init__(self, start: Params, omega: Params, strength: float) -> None:
-        self.start, self.omega, self.strength = start, omega, strength
+    def __init__(self, start: Params, omega: Params, strength: float, whole: bool = False) -> None:
+        """whole: g is the gradient of the whole loss, penalty included, as Avalanche has it; else that of the data."""
+        self.start, self.omega, self.strength, self.whole = start, omega, strength, whole
         self.path = zeros(start)
 
     def gradient(self, net: Net, grads: Params, x: Any, y: Any) -> Params:
         parts = zip(grads, self.omega, net.params, self.start, strict=True)
-        return [g.addcmul(o, p - old, value=2 * self.strength) for g, o, p, old in parts]
+        self.total = [g.addcmul(o, p - old, value=2 * self.strength) for g, o, p, old in parts]
+        return self.total
 
     def moved(self, grads: Params, steps: Params) -> None:
-        """Add how much this update of each weight lowered the loss of the data."""
-        for path, g, step in zip(self.path, grads, steps, strict=True):
+        """Add how much this update of each weight lowered the loss."""
+        for path, g, step in zip(self.path, self.total if self.whole else grads, steps, strict=True):
             path.addcmul_(g, step, value=-1)
-
-
-class WholePath(Path):
-    """Integrates the gradient of the whole loss, penalty included, as Avalanche does."""
-
-    def gradient(self, net: Net, grads: Params, x: Any, y: Any) -> Params:
-        """The same; it is kept for `moved`."""
-        self.whole = super().gradient(net, grads, x, y)
-        return self.whole
-
-    def moved(self, grads: Params, steps: Params) -> None:
-        """Add how much this update of each weight lowered the whole loss."""
-        super().moved(self.whole, steps)
 
 
 @dataclass
@@ -160,7 +149,7 @@ class Si(NetLearner):
     def _path(self, start: Params) -> tuple[Path, float, float]:
         """The rule of a training from these weights; what keeps Ω finite, and the least importance."""
         if self.variant == "reference":
-            return WholePath(start, [o.clamp(max=1e-3) for o in self.omega], self.strength / 2), 1e-7, -np.inf
+            return Path(start, [o.clamp(max=1e-3) for o in self.omega], self.strength / 2, whole=True), 1e-7, -np.inf
         return Path(start, self.omega, self.strength), self.damping, 0.0
 
     def learn(self, x: Array, y: Labels) -> None:

@@ -153,21 +153,16 @@ class SelfTraining(NetLearner):
 
     def _confident(self) -> tuple[Any, Any]:
         """Unlabelled samples with a confident prediction, and the predictions."""
-        samples, labels = [], []
+        samples, labels = list[Any](), [np.zeros(0, np.int64)]
         for unlabelled in self.waiting:
             for low in range(0, len(unlabelled), CHUNK):
                 x = np.asarray(pick(unlabelled, slice(low, low + CHUNK)))
-                scores = self.scores(x)
-                answers = scores.argmax(1)
+                answers = (scores := self.scores(x)).argmax(1)
                 rows = np.flatnonzero(sureness(scores, answers) >= self.threshold)
-                self.offered += len(x)
-                self.taken += len(rows)
-                if len(rows):
-                    samples.append(x[rows])
-                    labels.append(answers[rows])
-        if not samples:
-            return np.zeros(0), np.zeros(0, np.int64)
-        return np.concatenate(samples), np.concatenate(labels)
+                samples.append(x[rows])
+                labels.append(answers[rows])
+                self.offered, self.taken = self.offered + len(x), self.taken + len(rows)
+        return np.concatenate(samples or [np.zeros(0)]), np.concatenate(labels)
 
     def metadata(self) -> dict[str, Any]:
         """Numbers of unlabelled samples: seen, and used."""
