@@ -68,7 +68,9 @@ def _by_time(aged: Aged) -> Figure:
             series[name] = ([one.period for one in coming], [one.value for one in coming])
             bands[name] = ([one.low for one in coming], [one.high for one in coming])
     last = max(x for xs, _ in series.values() for x in xs)
-    dates = {float(p): _date(aged, p) for p in range(int(cells.period.min()), int(last) + 1)}
+    letters = {"month": 7, "year": 4}.get(aged.periods.unit)  # of a day; None: all
+    every = range(int(cells.period.min()), int(last) + 1)
+    dates = {float(p): day_of(aged.periods.start(p))[:letters] for p in every}
     picture = lines(series, "", bands=bands, from_zero=False, dots=True, dates=dates)
     unit = aged.periods.unit
     caption = (
@@ -102,11 +104,6 @@ def _by_age(aged: Aged) -> Figure | None:
     else:
         caption += f" Only {name} was tested at the first age: the curve shows that version."
     return Figure("Accuracy by age", caption, picture)
-
-
-def _date(aged: Aged, period: int) -> str:
-    day = day_of(aged.periods.start(period))
-    return {"month": day[:7], "year": day[:4]}.get(aged.periods.unit, day)
 
 
 def _versions(aged: Aged) -> Section:
