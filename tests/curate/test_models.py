@@ -7,10 +7,8 @@ import re
 import shlex
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ import pytest
 from PIL import Image
 from support.console import driftline
 from support.helpers import album
+from support.stand_ins import Answer, Query, StandIn, serve
 
 from driftline.curate.core.errors import UnknownName
 from driftline.curate.encoders.clip import Clip
@@ -32,46 +31,22 @@ MODEL = Path(built_in(BUILT_IN))
 REPOSITORY = KNOWN["RN50:yfcc15m"].repository
 
 
-class Hub(BaseHTTPRequestHandler):
+class Hub(StandIn):
     """Serves the demo's small model as the files of one repository."""
 
-    def _answer(self, with_body: bool) -> None:
+    def reply(self, method: str, path: str, query: Query, headers: Any, body: bytes) -> Answer:
         prefix = f"/{REPOSITORY}/resolve/main/"
-        file = MODEL / self.path.removeprefix(prefix)
-        if not self.path.startswith(prefix) or not file.is_file():
-            self.send_response(404)
-            self.send_header("X-Error-Code", "EntryNotFound" if self.path.startswith(prefix) else "RepoNotFound")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-            return
-        body = file.read_bytes()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("ETag", f'"{hashlib.sha256(body).hexdigest()}"')
-        self.send_header("X-Repo-Commit", "a" * 40)
-        self.end_headers()
-        if with_body:
-            self.wfile.write(body)
-
-    def do_HEAD(self) -> None:
-        self._answer(False)
-
-    def do_GET(self) -> None:
-        self._answer(True)
-
-    def log_message(self, *given: Any) -> None:
-        pass
+        file = MODEL / path.removeprefix(prefix)
+        if not path.startswith(prefix) or not file.is_file():
+            return 404, b"", {"X-Error-Code": "EntryNotFound" if path.startswith(prefix) else "RepoNotFound"}
+        data = file.read_bytes()
+        return 200, data, {"ETag": f'"{hashlib.sha256(data).hexdigest()}"', "X-Repo-Commit": "a" * 40}
 
 
 @pytest.fixture
 def hub() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serve(Hub()) as running:
+        yield running.address
 
 
 def with_hub(address: str, home: Path, *words: str) -> subprocess.CompletedProcess[str]:

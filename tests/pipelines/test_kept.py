@@ -5,11 +5,9 @@ import json
 import os
 import shutil
 import subprocess
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +17,7 @@ import pytest
 from support.console import python
 from support.faults import picture
 from support.helpers import album, photo_config
+from support.stand_ins import Answer, Query, StandIn, serve
 
 import driftline as dl
 from driftline.curate.core.atomic_io import read_json, write_json
@@ -243,41 +242,25 @@ class TestConfirmation:
             run(context(finished, "embed.batch=7"))
 
 
-class Shop(ThreadingHTTPServer):
+class Shop(StandIn):
     """Photos at /N; while `open` is False, connections are closed without an answer."""
 
     open = True
     asked = 0
 
+    def fault(self, method: str, path: str) -> str | None:
+        return None if self.open else "drop"
 
-class Answers(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        shop = self.server
-        assert isinstance(shop, Shop)
-        if not shop.open:
-            self.connection.close()
-            return
-        shop.asked += 1
-        number = int(self.path.strip("/"))
-        body = picture(seed=number % 50)
-        self.send_response(404 if number % 10 == 9 else 200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *given: Any) -> None:
-        pass
+    def reply(self, method: str, path: str, query: Query, headers: Any, body: bytes) -> Answer:
+        self.asked += 1
+        number = int(path.strip("/"))
+        return 404 if number % 10 == 9 else 200, picture(seed=number % 50), {}
 
 
 @pytest.fixture
 def shop() -> Iterator[Shop]:
-    server = Shop(("127.0.0.1", 0), Answers)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serve(Shop()) as running:
+        yield running
 
 
 @pytest.fixture
@@ -285,7 +268,7 @@ def web(shop: Shop, tmp_path: Path) -> Path:
     """A run on 40 photos behind addresses, in shards of ten."""
     root = tmp_path / "web"
     root.mkdir()
-    lines = [f"http://127.0.0.1:{shop.server_port}/{i},20{10 + i % 3}-05-01" for i in range(40)]
+    lines = [f"{shop.address}/{i},20{10 + i % 3}-05-01" for i in range(40)]
     (root / "photos.csv").write_text("url,day\n" + "\n".join(lines) + "\n")
     text = photo_config("  per_class: 6").replace(
         "{source: folder, path: photos, label: parent, dates: [path]}",

@@ -1,11 +1,8 @@
 """A run folder from Python: begin, run, look, open its release; and what it and the release show in a notebook."""
 
-import base64
-import io
 import shutil
 import sqlite3
 from contextlib import closing
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -21,39 +18,6 @@ from driftline.curate.core.errors import BadConfig, BadInput, MissingFile, Unkno
 from driftline.curate.foreign.notebook import Thumbnail, table
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.run.state import write_changes
-
-VOID = {"img", "br"}
-
-
-class Page(HTMLParser):
-    """Tags, text and images of a piece of HTML; every tag must be closed in order."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: set[str] = set()
-        self.text: list[str] = []
-        self.images: list[tuple[str, tuple[int, int]]] = []
-        self.open: list[str] = []
-        self.feed(html)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        if tag not in VOID:
-            self.open.append(tag)
-        given = {name: value or "" for name, value in attrs}
-        if tag == "img":
-            source = given["src"].removeprefix("data:image/png;base64,")
-            with Image.open(io.BytesIO(base64.b64decode(source, validate=True))) as image:
-                assert image.format == "PNG"
-                self.images.append((given["alt"], image.size))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text.append(data)
 
 
 @pytest.fixture
@@ -106,7 +70,8 @@ class TestRun:
 class TestNotebook:
     def test_what_is_no_image_is_named(self) -> None:
         html = table("t", ["", "a"], [["row", Thumbnail(b"nonsense", "<photo>", "7")]])
-        assert Page(html).text == ["t", "a", "row", "<photo>", "7"]
+        assert "&lt;photo&gt;" in html
+        assert "<img" not in html
 
 
 def test_a_search_before_photos_are_embedded_says_what_to_run(tmp_path: Path) -> None:
