@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -56,7 +57,7 @@ def get(name: str, *, out: Place | None = None) -> Shown[Answer]:
         settings = [f"embed.model={folder.absolute()}", "embed.weights=null"]
     place = None if folder is None else str(folder)
     document = {"out": place, "files": [str(file) for file in files], "settings": settings}
-    return Shown(document, f"{files[-1]}\nUse it: --set {' --set '.join(settings)}")
+    return Shown(document, f"{files[-1]}\nUse it: --set {' --set '.join(map(shlex.quote, settings))}")
 
 
 @action(
@@ -232,7 +233,7 @@ def _train_clip(
         f"Held out: {found.found:.1%} of {found.texts:,} texts find their photo among the {found.first} nearest of "
         f"{found.texts:,}; by chance {found.chance:.1%}.",
         *(f"No text has these words of the concept {name}: {', '.join(lacks)}." for name, lacks in unknown.items()),
-        f"Use it: --set embed.model={out.absolute()} --set embed.weights=null"
+        f"Use it: --set {shlex.quote(f'embed.model={out.absolute()}')} --set embed.weights=null"
         if found.is_better
         else "That is no more than chance: do not use it. Give the photos captions that name what they show.",
     ]

@@ -274,6 +274,13 @@ def test_wild_times_first_part_is_trained_on_and_its_years_are_those_of_the_pape
     assert (step.name, len(step["train"])) == ("2002", 3)
 
 
+def test_grey_portraits_of_wild_time_have_three_channels(tmp_path: Path) -> None:
+    grey = rng_for(0).random((4, 32, 32))
+    content = {2012: {mode: {"images": grey, "labels": np.arange(4) % 2} for mode in (0, 1)}}
+    (tmp_path / "yearbook.pkl").write_bytes(pickle.dumps(content))
+    assert IMPORTERS["wild-time"](tmp_path / "yearbook.pkl").x_shape == (32, 32, 3)
+
+
 def test_the_date_in_a_photo_comes_before_that_of_its_path(tmp_path: Path) -> None:
     path, options = folder_by_time(tmp_path)
     exif = Image.Exif()

@@ -407,9 +407,10 @@ def test_a_decimal_comma_is_a_score(tmp_path: Path) -> None:
     assert set(read_log([path]).score.tolist()) == {0.75}
 
 
-def test_a_score_in_per_cent_is_refused(tmp_path: Path) -> None:
+def test_a_score_in_per_cent_or_below_zero_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path, log(score="93 %"))
     assert "log.csv: the score is '93 %' in row 1. Expected a number." in refused(path)
+    assert "scores lie outside 0 … 1, the first is -0.25" in refused(log(score=np.full(ROWS, -0.25)))
 
 
 def test_a_regression_is_refused_as_one() -> None:

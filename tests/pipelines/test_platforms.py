@@ -15,6 +15,8 @@ from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.errors import BadConfig, UnknownName
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.release import Release
+from driftline.curate.retrieval.settings import Concept
+from driftline.curate.validation.asking.platforms import prolific
 from driftline.pipelines.annotation.batches import open_batch, write_batches
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.run.runner import run
@@ -115,6 +117,8 @@ class TestFiles:
         labels, sensitive = read_json(tmp_path / "prolific" / "instructions.json")
         assert [o["value"] for o in labels["options"]][-1] == "none"
         assert sensitive["answer_limit"] == 1
+        prolific({"batch": "b", "workers": 3}, {}, [Concept(name="bus", option="A bus or coach")], tmp_path)
+        assert read_json(tmp_path / "instructions.json")[0]["options"][0] == {"label": "A bus or coach", "value": "bus"}
 
     def test_small_images_can_be_part_of_their_addresses(self, small: Context, tmp_path: Path) -> None:
         write_batches(small, ["mturk"], tmp_path, "inline")

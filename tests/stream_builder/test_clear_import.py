@@ -74,6 +74,17 @@ def test_uploaders_are_known(layouts: dict[str, Path], release: Release) -> None
     assert len(set(of_user.values())) == len(of_user)
 
 
+def undated(records: Any) -> None:
+    next(iter(records.values()))["DATE_UPLOADED"] = None
+
+
+def test_a_photo_without_a_date_leaves_the_stream_without_times(copied: Callable[[str], Path]) -> None:
+    folder = copied("new")
+    root = next(folder.rglob("labeled_metadata.json")).parent
+    edit(root / "labeled_metadata" / "2" / "bus.json", undated)
+    assert from_clear(folder, "images:8").flat("train").time is None
+
+
 def test_bucket_0_is_for_pre_training(copied: Callable[[str], Path]) -> None:
     folder = copied("new")
     images = sorted((folder / "train" / "labeled_images" / "1" / "bus").iterdir())

@@ -10,7 +10,7 @@ from support.helpers import numbers
 
 from driftline.curate.core.errors import BadArray, BadConfig, BadInput, IncompatibleStream, IntegrityError, Shortage
 from driftline.curate.core.seeding import rng_for
-from driftline.stream_builder.builders.sampling import Composition
+from driftline.stream_builder.builders.sampling import Composition, draw_positions
 from driftline.stream_builder.builders.shift_sequence import compose
 from driftline.stream_builder.datasets import Dataset, Samples, open_dataset
 from driftline.stream_builder.measures.shift_distance import measure
@@ -61,6 +61,11 @@ class TestOverlap:
         assert made.facts["shared"]["images_in_several_steps"] == 0
         with pytest.raises(Shortage, match="--overlap independent"):
             compose(dataset(), "C:R", (120, 120, 80), 40, 0, Composition(overlap="disjoint"))
+
+
+def test_a_class_that_lacks_one_sample_is_named() -> None:
+    with pytest.raises(Shortage, match="Class 1 has 60 images, the step needs 61"):
+        draw_positions(dataset().train, np.array([[60], [61]]), rng_for(0))
 
 
 class TestPublishedDraws:

@@ -283,6 +283,8 @@ def test_cadences_are_means_of_the_matrix_over_the_same_tests() -> None:
     assert [float(one.accuracy.value) for one in found] == pytest.approx(by_hand)
     assert [float(one.behind.value) for one in found] == pytest.approx([0, by_hand[0] - by_hand[1]])
     assert retrain_every(evaluate(stream, "clear-iid", "nap").runs, None) == []
+    late = evaluate(planted(1, steps=8), "clear-streaming", "nearest-mean").runs  # nothing is tested on the first step
+    assert [one.every for one in retrain_every(late, None)] == [1, 2], "4 steps are more than half of 7"
 
 
 def test_harder_data_is_one_number_beyond_the_control() -> None:
