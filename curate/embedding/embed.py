@@ -23,14 +23,14 @@ from driftline.curate.core.errors import BadInput
 from driftline.curate.core.executor import Executor, ahead, one_thread
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.system import children
-from driftline.curate.embedding.features import encoder_name, filled, keep_looks, stored_looks, with_stored
+from driftline.curate.embedding.features import encoder_name, filled, with_stored
 from driftline.curate.embedding.vector_store import PART, vectors_path
 from driftline.curate.encoders import Encoder, EncoderSpec
 from driftline.curate.foreign.images import read_rgb
 from driftline.curate.images.near_duplicates import perceptual_hashes, thumbnail
 from driftline.curate.images.shards import reader_of
-from driftline.curate.store.database import Place
-from driftline.curate.store.photos import Look
+from driftline.curate.store.database import Place, open_store
+from driftline.curate.store.photos import Look, keep_vectors, looks
 
 PREFETCH = 4  # batches that each decoding process prepares in advance
 GROUPS = 4  # Ray: groups of shards per worker; a lost machine loses at most one group
@@ -115,9 +115,10 @@ def embed(
         for s in shards
         if not _metadata(out, s).exists()
     ]
-    if store is not None:
+    if store is not None and store.reads:
         name = encoder_name(encoder, batch)
-        tasks = [replace(task, stored=stored_looks(store, name, task.part)) for task in tasks]
+        with open_store(store.folder) as base:
+            tasks = [replace(task, stored=looks(base, name, task.part["sha256"].to_pylist())) for task in tasks]
     if executor.kind == "local" and (device != "cpu" or decoders):
         executor = Executor()  # one process computes: the device is shared, or the cores decode
     elif len(tasks) > 1:
@@ -242,11 +243,12 @@ class BatchDataset:
 def _write(
     task: Task, batches: Sequence[Decoded], vectors: Sequence[npt.NDArray[np.float16]], encoder: Encoder
 ) -> None:
+    digests = task.part["sha256"].to_pylist() if task.store is not None else []
     stacked = np.concatenate(vectors) if vectors else np.zeros((0, encoder.width), np.float16)
     faults = [reason for b in batches for reason in b.reasons]
     hashes = [hash_ for b in batches for hash_ in b.hashes]
     if task.store is not None and task.stored:
-        stacked, faults, hashes = with_stored(task.store, task.stored, task.part, stacked, faults, hashes)
+        stacked, faults, hashes = with_stored(task.store, task.stored, digests, stacked, faults, hashes)
     if not np.isfinite(stacked).all():
         raise BadInput(
             f"The encoder returned vectors that are not finite for shard {task.shard}.",
@@ -263,7 +265,9 @@ def _write(
         pa.array(hashes, pa.uint64()),
     ]
     if task.store is not None:
-        keep_looks(task.store, encoder_name(encoder, task.batch), task.part, npy, faults, hashes)
+        with open_store(task.store.folder) as store:
+            judged = list(zip(faults, hashes, strict=True))
+            keep_vectors(store, encoder_name(encoder, task.batch), npy, digests, judged)
     write_parquet(metadata, pa.Table.from_arrays(columns, schema=PART))
 
 

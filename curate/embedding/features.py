@@ -2,12 +2,10 @@
 before anything is computed, and it takes what was computed."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from driftline.curate.core.executor import Executor, one_thread
 from driftline.curate.core.own_code import codes_of
@@ -15,7 +13,7 @@ from driftline.curate.core.run_log import RunLog
 from driftline.curate.encoders import Encoder, EncoderSpec
 from driftline.curate.foreign.images import PREPARATION, read_rgb
 from driftline.curate.store.database import Place, open_store
-from driftline.curate.store.photos import Look, keep_rows, keep_vectors, looks, read_vectors
+from driftline.curate.store.photos import Look, looks, read_vectors
 
 CHUNK = 256  # images per task
 LEAST = 16  # images of a batch
@@ -58,24 +56,11 @@ def features_with_store(
     if place is None or not place.reads:
         return features(images, spec, run_log, batch, executor)
     with open_store(place.folder) as store:
-        stored = looks(store, f"{encoder_name(spec.load(), batch)} {kind}", digests)
-        old = [i for i, digest in enumerate(digests) if digest in stored and stored[digest].fault is None]
-        vectors = read_vectors(store, [stored[digests[i]] for i in old])
-    new = sorted(set(range(len(images))) - set(old))
-    rows = dict(zip(old, vectors, strict=True))
-    if new:
-        rows |= dict(zip(new, features([images[i] for i in new], spec, run_log, batch, executor), strict=True))
-    return np.stack([rows[i] for i in range(len(images))])
-
-
-def keep_features(
-    place: Place | None, digests: Sequence[str], spec: EncoderSpec, batch: int, kind: str, npy: Path
-) -> None:
-    """Take a complete file of such vectors, in the order of `digests`."""
-    if place is not None:
-        with open_store(place.folder) as store:
-            rows = {digest: row for row, digest in enumerate(digests)}
-            keep_rows(store, f"{encoder_name(spec.load(), batch)} {kind}", npy, rows)
+        known = looks(store, f"{encoder_name(spec.load(), batch)} {kind}", digests)
+    stored = {digest: look for digest, look in known.items() if look.fault is None}
+    new = [image for image, digest in zip(images, digests, strict=True) if digest not in stored]
+    computed = features(new, spec, run_log, batch, executor) if new else np.zeros((0, spec.load().width), np.float16)
+    return with_stored(place, stored, digests, computed, [None] * len(new), [None] * len(new))[0]
 
 
 def filled(tensor: Any) -> Any:
@@ -100,25 +85,16 @@ def _features(chunk: _Chunk) -> npt.NDArray[np.float16]:
     return np.concatenate(out)
 
 
-def stored_looks(place: Place, name: str, part: pa.Table) -> dict[str, Look]:
-    """SHA-256 → what the store has of the images of a shard."""
-    if not place.reads:
-        return {}
-    with open_store(place.folder) as store:
-        return looks(store, name, part["sha256"].to_pylist())
-
-
 def with_stored(
     place: Place,
     stored: Mapping[str, Look],
-    part: pa.Table,
+    digests: Sequence[str],
     computed: Vectors16,
     faults: Sequence[str | None],
     hashes: Sequence[int | None],
 ) -> tuple[Vectors16, list[str | None], list[int | None]]:
-    """(vectors, faults, hashes) of all images of a shard, in order. computed (M, D), faults, hashes: of the images that
-    were not stored."""
-    digests = part["sha256"].to_pylist()
+    """(vectors, faults, hashes) of all images, in order. computed (M, D), faults, hashes: of those that were not
+    stored."""
     new = iter(zip(faults, hashes, strict=True))
     rows = [(stored[d].fault, stored[d].phash) if d in stored else next(new) for d in digests]
     good = [d for d, (fault, _) in zip(digests, rows, strict=True) if fault is None]
@@ -129,16 +105,3 @@ def with_stored(
         with open_store(place.folder) as store:
             vectors[is_stored] = read_vectors(store, [stored[d] for d in good if d in stored])
     return vectors, [fault for fault, _ in rows], [hash_ for _, hash_ in rows]
-
-
-def keep_looks(
-    place: Place, name: str, part: pa.Table, npy: Path, faults: Sequence[str | None], hashes: Sequence[int | None]
-) -> None:
-    """Take the vectors of a shard, whose file is complete."""
-    new: dict[str, Look] = {}
-    row = 0
-    for digest, fault, hash_ in zip(part["sha256"].to_pylist(), faults, hashes, strict=True):
-        new[digest] = Look(fault, hash_, "", row)
-        row += fault is None
-    with open_store(place.folder) as store:
-        keep_vectors(store, name, npy, new)

@@ -3,7 +3,7 @@
 CLEAR's strongest result: features learned from its unlabelled bucket 0 improve every method [CLEAR, sec. 5].
 
 pool.py     a bucket's images → one array        views.py   two views of each image, in batches, on the device
-moco.py     two encoders, a queue, the loss      train.py   training: resume, processes, k-NN accuracy
+moco.py     two encoders, a queue, the loss      train.py   training: resume, processes
 
 A new recipe is one `Recipe` object and one line in `RECIPES`.
 """

@@ -16,56 +16,18 @@ from driftline.curate.core.atomic_io import fingerprint, read_json, write_bytes,
 from driftline.curate.core.errors import BadConfig, BadInput
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
-from driftline.curate.core.vectors import unit
-from driftline.curate.encoders import Vectors
 from driftline.curate.encoders.backbone import resolve_device
 from driftline.curate.encoders.weights import write_seen
 from driftline.curate.pretrain import Recipe
 from driftline.curate.pretrain.moco import Moco
 from driftline.curate.pretrain.pool import ImageArray
-from driftline.curate.pretrain.views import draw_views, full_views, render_views
+from driftline.curate.pretrain.views import draw_views, render_views
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 Positions = npt.NDArray[np.int64]
-Images = npt.NDArray[np.uint8]
-K, TEMPERATURE = 20, 0.07  # of the probe
 WEIGHTS, FACTS, STATE = "weights.safetensors", "pretrain.json", "state.pt"
-
-
-@dataclass(frozen=True)
-class Probe:
-    """Labelled images and test images, for the k-NN accuracy of features during training [Wu et al. 2018, sec. 3.4]."""
-
-    x: Any
-    """(N, room, room, 3) uint8"""
-    y: Positions
-    """(N,)"""
-    test_x: Any
-    """(M, room, room, 3) uint8"""
-    test_y: npt.NDArray[np.int64]
-    """(M,)"""
-
-    def accuracy(self, encode: Callable[[Any], Vectors]) -> float:
-        """Share of test images with the correct class. encode: images → unit vectors (N, D)."""
-        return float((vote(encode(self.x), self.y, encode(self.test_x)) == self.test_y).mean())
-
-
-def vote(x: Vectors, labels: npt.NDArray[np.int64], queries: Vectors) -> npt.NDArray[np.int64]:
-    """The class with the largest weight among the K nearest of `x` by cosine; a vote weighs exp(cosine /
-    TEMPERATURE)."""
-    classes = int(labels.max()) + 1
-    out = []
-    k = min(K, len(x))
-    for low in range(0, len(queries), 1024):
-        cosines = queries[low : low + 1024] @ x.T
-        near = np.argpartition(-cosines, k - 1, axis=1)[:, :k]
-        weights = np.exp(np.take_along_axis(cosines, near, 1) / TEMPERATURE)
-        votes = np.zeros((len(cosines), classes))
-        np.add.at(votes, (np.arange(len(cosines))[:, None], labels[near]), weights)
-        out.append(votes.argmax(1))
-    return np.concatenate(out)
 
 
 @dataclass(frozen=True)
@@ -126,8 +88,6 @@ def pretrain(
     seed: int = 0,
     device: str = "auto",
     run_log: RunLog | None = None,
-    probe: Probe | None = None,
-    probe_every: int = 5,
 ) -> dict[str, Any]:
     """Train, and write weights.safetensors (query encoder, names as in timm), seen.yaml (what they have seen) and
     pretrain.json, which is returned.
@@ -163,20 +123,17 @@ def pretrain(
         problem = "precision is bfloat16 on a CPU, where pre-training takes many times as long as in float32."
         raise BadConfig(problem, "Expected float32 or auto.", "Leave precision out, or train on a GPU.")
     training = Training(recipe, Moco.new(recipe, queue, seed, device), images.x, device, group, seed)
-    losses, probed, seconds = _resume(out / STATE, key, training)
+    losses, seconds = _resume(out / STATE, key, training)
     with run_log.progress("pre-training", recipe.epochs * training.batches, "batches") as tick:
         tick(len(losses) * training.batches)
         for epoch in range(len(losses), recipe.epochs):
             started = time.monotonic()
             losses.append(training.epoch(epoch, tick))
             seconds += time.monotonic() - started
-            if probe is not None and ((epoch + 1) % probe_every == 0 or epoch + 1 == recipe.epochs):
-                probed.append((epoch + 1, probe.accuracy(training.features)))
-                run_log.write("probe", epoch=epoch + 1, accuracy=probed[-1][1])
             run_log.write("epoch", epoch=epoch + 1, loss=losses[-1], seconds=round(seconds, 1))
             if group.rank == 0 and epoch + 1 < recipe.epochs:
                 with writing(out / STATE) as file:
-                    torch.save(training.state() | {"key": key, "told": [losses, probed, seconds]}, file)
+                    torch.save(training.state() | {"key": key, "told": [losses, seconds]}, file)
     facts = identity | {
         "key": key,
         "images": n,
@@ -186,7 +143,6 @@ def pretrain(
         "queue": queue,
         "batches": training.batches * recipe.epochs,
         "loss": [round(v, 5) for v in losses],
-        "probe": probed,
         "images_per_second": round(n * recipe.epochs / seconds, 1) if seconds else None,
         "device": device,
         "processes": group.size,
@@ -206,12 +162,12 @@ def _finish(out: Path, moco: Moco, facts: dict[str, Any]) -> None:
     (out / STATE).unlink(missing_ok=True)
 
 
-def _resume(path: Path, key: str, training: "Training") -> tuple[list[float], list[tuple[int, float]], float]:
-    """(losses, probed accuracies, seconds) of the state file, if there is one; restores `training` from it."""
+def _resume(path: Path, key: str, training: "Training") -> tuple[list[float], float]:
+    """(losses, seconds) of the state file, if there is one; restores `training` from it."""
     import torch
 
     if not path.is_file():
-        return [], [], 0.0
+        return [], 0.0
     try:
         state = torch.load(path, map_location=training.device, weights_only=True)
     except Exception as error:  # unpickling raises many kinds of exceptions
@@ -225,8 +181,8 @@ def _resume(path: Path, key: str, training: "Training") -> tuple[list[float], li
             "Set another --out, or delete the folder.",
         )
     training.restore(state)
-    losses, probed, seconds = state["told"]
-    return list(losses), [(int(a), float(b)) for a, b in probed], float(seconds)
+    losses, seconds = state["told"]
+    return list(losses), float(seconds)
 
 
 class Training:
@@ -307,28 +263,11 @@ class Training:
         return torch.from_numpy(np.asarray(positions, np.int64)).to(self.device)
 
     def images(self, positions: Positions) -> "Tensor":
-        """Some of the training images, as from `floats`."""
-        return self.floats(self.x[positions])
-
-    def floats(self, x: Images) -> "Tensor":
-        """uint8 (n, room, room, 3) → (n, 3, room, room) float32, 0 … 255, on the device."""
+        """Some of the training images (n, 3, room, room) float32, 0 … 255, on the device."""
         import torch
 
-        pixels = torch.from_numpy(np.ascontiguousarray(x)).to(self.device)
+        pixels = torch.from_numpy(np.ascontiguousarray(self.x[positions])).to(self.device)
         return pixels.permute(0, 3, 1, 2).contiguous().float()
-
-    def features(self, x: Images) -> Vectors:
-        """uint8 (N, room, room, 3) → unit vectors (N, D) of the query encoder."""
-        import torch
-
-        self.moco.query.eval()
-        out = []
-        for low in range(0, len(x), 256):
-            floats = self.floats(x[low : low + 256])
-            views = render_views(floats, full_views(len(floats), floats.shape[-1]), self.recipe.size)
-            with torch.inference_mode(), self.cast():
-                out.append(self.moco.query["backbone"](views).float().cpu().numpy())
-        return unit(np.concatenate(out))
 
     def state(self) -> dict[str, Any]:
         """Everything that the next epoch depends on; its random numbers depend on its number only."""

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import csv_text, sha256_file, write_array, write_json, write_parquet, write_text
-from driftline.curate.embedding.features import features_with_store, keep_features
+from driftline.curate.embedding.features import encoder_name, features_with_store
 from driftline.curate.embedding.vector_store import vectors_of
 from driftline.curate.foreign.escaping import no_formula
 from driftline.curate.images.changes import joined as joined_steps
@@ -47,6 +47,8 @@ from driftline.curate.release.unlabelled import (
     reachable,
     write_unlabelled,
 )
+from driftline.curate.store.database import open_store
+from driftline.curate.store.photos import keep_vectors
 
 NOT_FOR_TRAINING = ("sensitive", "held_for_review")
 
@@ -101,7 +103,9 @@ def compose(
     )
     for name, spec in collection.backbones.items():
         npy = release / "features" / f"{name}.npy"
-        keep_features(collection.store, sources, spec, collection.batch, kind, npy)
+        if collection.store is not None:
+            with open_store(collection.store.folder) as store:
+                keep_vectors(store, f"{encoder_name(spec.load(), collection.batch)} {kind}", npy, sources)
     shutil.rmtree(records, ignore_errors=True)
     table = pa.table({"id": pa.array(list(dropped), pa.string()), "reason": pa.array(dropped.values(), pa.string())})
     write_parquet(out / "dropped.parquet", table)

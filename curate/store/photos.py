@@ -3,7 +3,7 @@ perceptual hashes, by the fingerprint of the encoder."""
 
 import hashlib
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -192,31 +192,25 @@ def read_vectors(store: Store, wanted: Sequence[Look]) -> list[npt.NDArray[np.fl
     return [np.array(arrays[look.file][look.row], np.float16) for look in wanted]
 
 
-def keep_vectors(store: Store, encoder: str, npy: Path, new: Mapping[str, Look]) -> None:
-    """Take a complete file of vectors. new: SHA-256 → its look, with the row in this file."""
+def keep_vectors(
+    store: Store, encoder: str, npy: Path, digests: Sequence[str], judged: Sequence[tuple[str | None, int | None]] = ()
+) -> None:
+    """Take a complete file of the vectors of images (SHA-256), in order. judged: of each its fault and its perceptual
+    hash; an image with a fault has no vector."""
+    name = store.link(npy)
+    good = [sha for sha, (fault, _) in zip(digests, judged, strict=True) if fault is None] if judged else digests
     with store.transaction() as base:
         base.executemany(
             "UPDATE images SET phash = ?, unusable = ? WHERE sha = ?",
             [
-                (
-                    None if look.phash is None else look.phash - ((look.phash >> 63) << 64),
-                    look.fault,
-                    bytes.fromhex(sha),
-                )
-                for sha, look in new.items()
+                (None if phash is None else phash - (phash >> 63 << 64), fault, bytes.fromhex(sha))
+                for sha, (fault, phash) in zip(digests, judged, strict=False)
             ],
         )
-    keep_rows(store, encoder, npy, {sha: look.row for sha, look in new.items() if look.fault is None})
-
-
-def keep_rows(store: Store, encoder: str, npy: Path, rows: Mapping[str, int]) -> None:
-    """Take a complete file of vectors. rows: SHA-256 of an image → its row in the file."""
-    name = store.link(npy)
-    with store.transaction() as base:
         base.execute("INSERT OR IGNORE INTO encoders (name) VALUES (?)", (encoder,))
         (number,) = base.execute("SELECT number FROM encoders WHERE name = ?", (encoder,)).fetchone()
         file = store.number_of(name)
         base.executemany(
             "INSERT OR REPLACE INTO vectors SELECT ?, number, ?, ? FROM images WHERE sha = ?",
-            [(number, file, row, bytes.fromhex(sha)) for sha, row in rows.items()],
+            [(number, file, row, bytes.fromhex(sha)) for row, sha in enumerate(good)],
         )

@@ -15,11 +15,11 @@ from support.console import python
 from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.errors import BadConfig, MissingFile
 from driftline.curate.encoders import EncoderSpec
-from driftline.curate.encoders.backbone import MEAN, STD
+from driftline.curate.encoders.backbone import MEAN, STD, Backbone
 from driftline.curate.pretrain import RECIPES, Recipe
 from driftline.curate.pretrain.moco import Moco
 from driftline.curate.pretrain.pool import ImageArray, gather
-from driftline.curate.pretrain.train import STATE, WEIGHTS, Probe, ProcessGroup, Training, pretrain, vote
+from driftline.curate.pretrain.train import STATE, WEIGHTS, ProcessGroup, Training, pretrain
 from driftline.curate.pretrain.views import (
     draw_views,
     full_views,
@@ -137,10 +137,11 @@ class TestMoco:
 class TestTraining:
     def test_it_learns_the_content_of_the_images(self, tmp_path: Path) -> None:
         x, y = photos(64, 1), np.arange(64) % 2
-        probe = Probe(x[:32], y[:32], x[32:], y[32:])
-        facts = pretrain(pictures(96), replace(TINY, epochs=6), tmp_path, device="cpu", probe=probe)
+        facts = pretrain(pictures(96), replace(TINY, epochs=6), tmp_path, device="cpu")
         assert facts["loss"][-1] < np.log(1 + facts["queue"])  # the loss of a random guess
-        assert facts["probe"][-1][1] > 0.9
+        encoder = Backbone(TINY.network, str(tmp_path), "cpu")
+        v = encoder.images(torch.stack([encoder.prepare(Image.fromarray(photo)) for photo in x]))
+        assert (y[(v[32:] @ v[:32].T).argmax(1)] == y[32:]).mean() > 0.9
 
     def test_bfloat16_on_a_cpu_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(BadConfig, match="bfloat16 on a CPU.*Expected float32 or auto"):
@@ -263,8 +264,3 @@ class TestGather:
     def test_an_empty_folder_is_an_error(self, tmp_path: Path) -> None:
         with pytest.raises(MissingFile, match="holds no images"):
             gather(tmp_path, 0, 20, tmp_path / "out")
-
-
-def test_the_vote_is_that_of_the_nearest_images() -> None:
-    known = np.eye(3, dtype=np.float32)
-    assert vote(known, np.array([0, 1, 2]), known[[2, 0]]).tolist() == [2, 0]
