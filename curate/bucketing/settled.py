@@ -1,6 +1,5 @@
 """Dates that a person settled: a table beside the run, never in a photo."""
 
-import csv
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +11,7 @@ from driftline.curate.bucketing.assign import Ints
 from driftline.curate.core.atomic_io import csv_text, write_text
 from driftline.curate.core.errors import BadInput
 from driftline.curate.core.times.dates import Date, clock
+from driftline.curate.foreign.delimited import csv_rows
 
 COLUMNS = ("id", "date")
 
@@ -45,24 +45,14 @@ def settle(path: Path, id_: str, text: str) -> None:
 
 def _texts(path: Path) -> dict[str, str]:
     """Id → its date as it was written, which `clock` reads."""
-    if not path.is_file():
-        return {}
-    try:
-        rows = list(csv.reader(path.read_text(encoding="utf-8-sig").splitlines(), strict=True))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise BadInput(f"{path} cannot be read as CSV ({error}).", "Expected UTF-8 text.") from None
-    if not rows or tuple(rows[0]) != COLUMNS:
-        raise BadInput(f"{path} begins with {','.join(rows[0]) if rows else 'nothing'}.", "Expected id,date.")
-    texts = {}
-    for number, row in enumerate(rows[1:], 2):
+    texts: dict[str, str] = {}
+    for number, row in csv_rows(path, COLUMNS, "Expected id,date.") if path.is_file() else ():
         try:
-            id_, text = row
-            clock(text)
+            clock(row["date"])
         except ValueError:
-            raise BadInput(
-                f"{path}: row {number} is {','.join(row)!r}.", "Expected an id and a date, as in 2012-05."
-            ) from None
-        texts[id_] = text
+            problem = f"{path}, line {number}: the date is {row['date']!r}."
+            raise BadInput(problem, "Expected one as 2012, 2012-05 or 2012-05-01.") from None
+        texts[row["id"]] = row["date"]
     return texts
 
 

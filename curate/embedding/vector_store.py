@@ -67,10 +67,6 @@ class Store:
             raise BadInput(
                 f"The vectors have different widths: {sorted(widths)}.", "Expected one width.", "Embed again."
             )
-        if not len(self.ids) == len(self.buckets) == self.starts[-1]:
-            raise BadInput(
-                f"There are {self.starts[-1]:,} vectors for {len(self.ids):,} ids.", "", "Embed the shard again."
-            )
 
     @property
     def width(self) -> int:

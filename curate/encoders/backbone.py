@@ -132,14 +132,8 @@ class Backbone(Network, Encoder):
         self.width = int(network.num_features)
         identity = [model, weights] if file is None else [model, sha256_file(file), *([size] if size != SIZE else [])]
         self.fingerprint = fingerprint(identity)
-        transform = transforms.Compose(
-            [
-                transforms.Resize(size),
-                transforms.CenterCrop(size),
-                transforms.ToTensor(),
-                transforms.Normalize(MEAN, STD),
-            ]
-        )
+        square = [transforms.Resize(size), transforms.CenterCrop(size)]
+        transform = transforms.Compose([*square, transforms.ToTensor(), transforms.Normalize(MEAN, STD)])
         super().__init__(network, transform, device, precision)
 
 

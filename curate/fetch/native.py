@@ -206,11 +206,7 @@ async def _one(client: _Client, url: str) -> Download:
     except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionError):
         # the same behaviour of a server causes one of several errors: microseconds decide
         return Download(None, "connection_failed", "the connection was closed before the answer was whole")
-    except (
-        aiohttp.ClientError,
-        ValueError,
-        OSError,
-    ) as error:  # not HTTP, or not a URL
+    except (aiohttp.ClientError, ValueError, OSError) as error:  # not HTTP, or not a URL
         return Download(None, "download_failed", _text(error))
 
 

@@ -36,6 +36,7 @@ from driftline.curate.store.photos import Outcome, keep_misses
 OUTAGE_SHARDS = 3  # full shards, one after another, that tell an outage before all rows were asked
 PATIENCE = 5.0  # seconds an answer: rows of slower hosts are asked for after all others
 WAVE = 4  # shards a worker between two checks whether there are enough images
+SLOW_FOLDER = "slow"  # of the rows of slow hosts, while they are fetched
 ROWS = 65_536  # rows of the joint index that are written at a time
 
 
@@ -71,7 +72,8 @@ def fetch(
         for wave in waves:
             if frontier.reached():
                 break
-            finished = [s for s in wave if s.again is None and _is_finished(index_path(out, s.number))]
+            finished = [s for s in wave if s.again is None and index_path(out, s.number).exists()]
+            finished = [s for s in finished if SLOW not in counts_of(index_path(out, s.number))]
             tick(sum(count for s in finished for _, _, count in s.pieces))
             todo = [s for s in wave if s not in finished]
             lost: Counter[str] = Counter()  # in a row of shards that an outage hit
@@ -83,14 +85,10 @@ def fetch(
                     raise outage(lost)
         counts = _close(shards, out, frontier, settings)
     (out / SLOW_HOSTS).unlink(missing_ok=True)  # all shards are finished
-    remove_tree(_slow_folder(out))
+    remove_tree(out / SLOW_FOLDER)
     if store is not None and not NETWORK_REASONS.isdisjoint(counts):
         _settle(shards, store)
     return counts
-
-
-def _is_finished(index: Path) -> bool:
-    return index.exists() and SLOW not in counts_of(index)
 
 
 def _finished(todo: Sequence[Shard], executor: Executor) -> Iterator[tuple[Shard, Counter[str]]]:
@@ -109,7 +107,7 @@ def _ask_last(shards: Sequence[Shard], executor: Executor) -> Iterator[tuple[Sha
     """Fetch the rows that `shards` left; yield (shard, rows by reason) as these are finished."""
     while left := {shard.number: shard for shard in shards if SLOW in counts_of(index_path(shard.out, shard.number))}:
         first = next(iter(left.values()))
-        folder, part = _slow_folder(first.out), _slow_folder(first.out) / "rows.parquet"
+        folder, part = first.out / SLOW_FOLDER, first.out / SLOW_FOLDER / "rows.parquet"
         if not part.exists():
             _write_rows(part, list(left.values()))
         places: dict[int, set[int]] = {}  # number of a shard → those that have its rows
@@ -141,7 +139,7 @@ def _write_rows(part: Path, shards: Sequence[Shard]) -> None:
 def _put_back(task: tuple[Shard, tuple[int, ...]]) -> Counter[str]:
     """Write a shard again, with what the shards of these numbers have of its SLOW rows: tar first, index last."""
     shard, numbers = task
-    folder, tar = _slow_folder(shard.out), shard_path(shard.out, shard.number)
+    folder, tar = shard.out / SLOW_FOLDER, shard_path(shard.out, shard.number)
     index = pq.read_table(index_path(shard.out, shard.number), schema=INDEX)
     images = dict(read_images(shard.out, index, shard.number))
     fetched: dict[int, dict[str, Any]] = {}
@@ -172,10 +170,6 @@ def _forget(place: Place | None, tars: Sequence[str]) -> None:
         names = [f"{digest}.tar" for digest in tars]
         with open_store(place.folder) as store:
             remove(store, [name for name in names if not store.base.execute(query, (name,)).fetchone()])
-
-
-def _slow_folder(out: Path) -> Path:
-    return out / "slow"
 
 
 def _settle(shards: Sequence[Shard], store: Place) -> None:

@@ -18,14 +18,7 @@ from driftline.curate.core.atomic_io import NO_ROOM, no_room, sha256_bytes, writ
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.fetch.asking import ask_all
 from driftline.curate.fetch.job import Shard, rules_of
-from driftline.curate.fetch.outcome import (
-    GONE,
-    LIMIT_REASONS,
-    NETWORK_REASONS,
-    SLOW,
-    SMALLER,
-    Download,
-)
+from driftline.curate.fetch.outcome import GONE, LIMIT_REASONS, NETWORK_REASONS, SLOW, SMALLER, Download
 from driftline.curate.fetch.settings import FetchSettings, mirror_url
 from driftline.curate.foreign.images import kind_of
 from driftline.curate.images.changes import NONE, joined

@@ -1,7 +1,9 @@
 """RAW files of cameras: stored is the JPEG preview that the camera put into the file; nothing is developed."""
 
 import io
+import re
 import warnings
+from itertools import islice
 from typing import Any
 
 SUFFIXES = {".arw", ".cr2", ".cr3", ".dng", ".nef", ".orf", ".pef", ".raf", ".rw2", ".srw"}
@@ -49,19 +51,10 @@ def _ifds(data: bytes) -> list[Any]:
 
 def previews(data: bytes) -> list[bytes]:
     """The JPEG files inside, the largest picture first, with date and orientation of the RAW file if they have none."""
-    chosen = sorted(_jpegs(data), key=lambda part: -part[0])[:MOST_PREVIEWS]
+    marks = islice(re.finditer(rb"(?=\xff\xd8\xff)", data), MOST_MARKS)
+    jpegs = [part for mark in marks if (part := _jpeg(data, mark.start())) is not None]
+    chosen = sorted(jpegs, key=lambda part: -part[0])[:MOST_PREVIEWS]
     return [_described(data[start:end], data) for _, start, end in chosen]
-
-
-def _jpegs(data: bytes) -> list[tuple[int, int, int]]:
-    """Pixels, start and end of the JPEG files inside."""
-    parts, at = [], data.find(b"\xff\xd8\xff")
-    for _ in range(MOST_MARKS):
-        if at < 0:
-            break
-        parts.append(_jpeg(data, at))
-        at = data.find(b"\xff\xd8\xff", at + 2)
-    return [part for part in parts if part is not None]
 
 
 def _jpeg(data: bytes, start: int) -> tuple[int, int, int] | None:

@@ -24,6 +24,7 @@ PNG_KEEPS = {
     b"cLLI", b"cLLi", b"bKGD", b"pHYs", b"acTL", b"fcTL", b"fdAT",
 }  # fmt: skip
 JFIF = b"JFIF\0"
+LOOKS = {0xE0: JFIF, 0xE2: b"ICC_PROFILE\0", 0xEE: b"Adobe"}  # what of applications affects how an image looks
 
 
 def strip_metadata(data: bytes) -> tuple[bytes, str]:
@@ -71,17 +72,12 @@ def _jpeg(data: bytes) -> bytes:
         if marker == 0xE0 and content.startswith(JFIF) and len(content) >= 14:
             content = content[:12] + b"\0\0"  # without its thumbnail
         application = 0xE0 <= marker <= 0xEF or marker == 0xFE
-        if not application or _affects_looks(marker, content):
+        if not application or content.startswith(LOOKS.get(marker, ())):
             out.append(struct.pack(">BBH", 0xFF, marker, len(content) + 2) + content + scan)
     if orientation != 1:
         content = b"Exif\0\0" + _orientation_exif(orientation)
         out.insert(1, struct.pack(">BBH", 0xFF, 0xE1, len(content) + 2) + content)
     return b"".join([*out, EOI])
-
-
-def _affects_looks(marker: int, content: bytes) -> bool:
-    beginnings = {0xE0: JFIF, 0xE2: b"ICC_PROFILE\0", 0xEE: b"Adobe"}
-    return marker in beginnings and content.startswith(beginnings[marker])
 
 
 def _segments(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
@@ -107,15 +103,10 @@ def _segments(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
         at += 2 + size
         start = at
         if marker == 0xDA:
-            at = _end_of_scan(data, at)
+            if (end := MARKER.search(data, at)) is None:
+                raise ValueError("a JPEG scan does not end")
+            at = end.start()
         yield marker, content, data[start:at]
-
-
-def _end_of_scan(data: bytes, at: int) -> int:
-    marker = MARKER.search(data, at)
-    if marker is None:
-        raise ValueError("a JPEG scan does not end")
-    return marker.start()
 
 
 def _orientation(tiff: bytes) -> int | None:

@@ -29,7 +29,7 @@ from driftline.curate.images.near_duplicates import Hashes, hashes_of
 from driftline.curate.images.shards import read_images, read_tar
 from driftline.curate.metadata.released_ids import mapped, released_ids
 from driftline.curate.release.format import AGAIN, Release, in_run
-from driftline.curate.release.unlabelled import COPY, Tested, is_near, left_out
+from driftline.curate.release.unlabelled import COPY, Tested, left_out
 
 Read = Callable[[Collection[str]], Iterator[tuple[str, bytes]]]
 
@@ -85,7 +85,8 @@ class Pool:
             checksum = hashlib.sha256(data).digest()
             reason = "copy" if checksum in seen else check_image(data, ImageLimits()).reason
             if reason is None and self.compared is not None:
-                reason = COPY if is_near(hashes_of([data])[0], self._hashes, self.compared[1].bits) else None
+                bits = np.bitwise_count(self._hashes ^ hashes_of([data])[0]).min(initial=64)
+                reason = COPY if bits <= self.compared[1].bits else None
             if reason is not None:
                 self.dropped[reason] += 1
                 continue
@@ -120,9 +121,8 @@ def open_pool(source: Path, bucket: int | None, include_tests: bool = False) -> 
     uploaders = tests.users.union(user for id_ in ids if (user := users.get(id_)))
     without = left_out(replace(tests, ids=ids, users=uploaders), (photo[:3] for photo in photos))
     left = _by_id(photo for photo in photos if photo.id not in without)
-    alike = set(left) <= set(
-        mapped(release.table["id"].to_pylist(), own)
-    )  # near copies in a release are on one side already
+    # near copies in a release are on one side already
+    alike = set(left) <= set(mapped(release.table["id"].to_pylist(), own))
     return Pool(left, read, Counter(without.values()), "left out", None if alike else (release, tests))
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.atomic_io import fingerprint, read_json, write_bytes, write_json, writing
-from driftline.curate.core.errors import BadConfig, BadInput
+from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.encoders.backbone import resolve_device
@@ -168,12 +168,7 @@ def _resume(path: Path, key: str, training: "Training") -> tuple[list[float], fl
 
     if not path.is_file():
         return [], 0.0
-    try:
-        state = torch.load(path, map_location=training.device, weights_only=True)
-    except Exception as error:  # unpickling raises many kinds of exceptions
-        raise BadInput(
-            f"{path} is no stored state ({type(error).__name__}).", "", "Delete it: training starts again."
-        ) from None
+    state = torch.load(path, map_location=training.device, weights_only=True)
     if state["key"] != key:
         raise BadConfig(
             f"{path.parent} was started with other images, settings or seed.",

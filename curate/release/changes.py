@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from driftline.curate.core.atomic_io import csv_text
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.parsing import rows_of
-from driftline.curate.metadata.withdrawals import PUBLISHED, listed, listed_withdrawals, public_digest
+from driftline.curate.metadata.withdrawals import listed, listed_withdrawals, public_digest
 from driftline.curate.release.format import Release
 from driftline.curate.release.identity import Listed, unlabelled_of
 from driftline.curate.release.settings import ReleaseSettings
@@ -160,11 +159,6 @@ def all_withdrawn(
     salt, version = settings.name, settings.version
     new = [(salt, public_digest(id_, salt), version) for id_ in candidates if id_ not in there]
     return sorted([*rows, *new])
-
-
-def withdrawn_csv(rows: Sequence[tuple[str, str, str]]) -> str:
-    """The text of WITHDRAWN.csv."""
-    return csv_text(PUBLISHED, rows)
 
 
 WORDS = {"all": "all scores", "tests": "only scores of one model that is tested on it", "none": "no score"}

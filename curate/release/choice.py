@@ -130,9 +130,7 @@ def choose(collection: Collection, seed: int) -> Choice:
         row |= {name: collection.names.get(row[name], row[name]) for name in ("id", "group")}
     choice = Choice(accepted, rows, classes, splits, copies, dropped)
     if previous is not None:
-        then = {
-            id_: dict(zip(OF_FILES, values, strict=True)) for id_, *values in rows_of(previous.table, "id", *OF_FILES)
-        }
+        then = {row["id"]: row for row in previous.table.select(["id", *OF_FILES]).to_pylist()}
         same_files = [{"sha256": "", **row, **then.get(row["id"], {})} for row in rows]
         check_version(settings.version, changes_since(previous, same_files, classes, splits, collection.gone))
     return choice

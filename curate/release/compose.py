@@ -20,13 +20,8 @@ from driftline.curate.foreign.escaping import no_formula
 from driftline.curate.images.changes import joined as joined_steps
 from driftline.curate.images.near_duplicates import copy_report
 from driftline.curate.metadata.released_ids import mapped
-from driftline.curate.release.changes import (
-    all_withdrawn,
-    changes_markdown,
-    changes_since,
-    check_version,
-    withdrawn_csv,
-)
+from driftline.curate.metadata.withdrawals import PUBLISHED
+from driftline.curate.release.changes import all_withdrawn, changes_markdown, changes_since, check_version
 from driftline.curate.release.choice import LICENCE, Collection, Rows, choose, ids_of, shown, with_metadata
 from driftline.curate.release.croissant import croissant_tars
 from driftline.curate.release.data_card import card
@@ -256,7 +251,7 @@ def write_release(
     write_json(out / "release.json", facts)
     write_json(out / MANIFEST, bucket_identities(facts, table, vectors, unlabelled_of(out, held=True)))
     write_text(out / "ATTRIBUTION.csv", attribution([*rows, *further.rows]))
-    write_text(out / "WITHDRAWN.csv", withdrawn_csv(withdrawn))
+    write_text(out / "WITHDRAWN.csv", csv_text(PUBLISHED, withdrawn))
     if changes is not None:
         write_text(out / "CHANGES.md", changes_markdown(changes, settings.version))
     tars = {f"shards/{name}": digest for name, digest in packed.sums.items()}

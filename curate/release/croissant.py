@@ -75,7 +75,8 @@ def croissant(
     distribution = [*(_file(path, digest, size, PARQUET, url) for path, digest, size in files), parquet]
     if repository := HUB.fullmatch(url or ""):  # of files with addresses, mlcroissant reads sets in archives and in git
         parquet["containedIn"] = {"@id": "repo"}
-        distribution.insert(0, _repository(repository[1]))
+        git = {"contentUrl": repository[1], "encodingFormat": "git+https", "sha256": NO_CHECKSUM}
+        distribution.insert(0, _node("FileObject", "repo", **git))  # as the Hub's own Croissant has it
     fields = _columns("images", columns, {"fileSet": {"@id": "parquet-files"}})
     return _document(facts, distribution, [_records("images", fields)], url)
 
@@ -163,11 +164,6 @@ def _pictures(tars: Sequence[tuple[str, str, int]], extensions: Sequence[str]) -
     return [sets[0] | {"@id": "pictures", "name": "pictures"}] if len(sets) == 1 else [
         *sets, _node("FileSet", "pictures", **inside, **every),
     ]  # fmt: skip
-
-
-def _repository(address: str) -> dict[str, Any]:
-    """The git repository of a dataset on the Hub, as the Hub's own Croissant has it."""
-    return _node("FileObject", "repo", contentUrl=address, encodingFormat="git+https", sha256=NO_CHECKSUM)
 
 
 def _node(kind: str, id_: str, **properties: Any) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from driftline.curate.core.atomic_io import writing
 from driftline.curate.core.errors import without_secrets
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.embedding.vector_store import parts, vectors_of
-from driftline.curate.images.near_duplicates import SURE_BITS, Hashes, near_stored
+from driftline.curate.images.near_duplicates import SURE_BITS, near_stored
 from driftline.curate.metadata.released_ids import title_of
 from driftline.curate.metadata.schema import replaced
 from driftline.curate.release.format import METADATA, Release
@@ -74,8 +74,7 @@ class Tested:
     @classmethod
     def of_release(cls, release: Release) -> "Tested":
         """Of all splits of a release."""
-        columns = ("id", "user", "sha256", "source_sha256")
-        rows = [dict(zip(columns, values, strict=True)) for values in rows_of(release.table, *columns)]
+        rows = release.table.select(["id", "user", "sha256", "source_sha256"]).to_pylist()
         rule = release.facts["provenance"].get("near_copies") or {}
         splits = {name: release.table[name].to_pylist() for name in release.facts["splits"]}
         return cls.of(rows, splits, rule.get("copy_bits", SURE_BITS))
@@ -87,11 +86,6 @@ class Tested:
         if user in self.users:
             return UPLOADER
         return COPY if sha256 in self.digests else None
-
-
-def is_near(hashed: np.uint64, tests: Hashes, bits: int) -> bool:
-    """Whether an image's hash differs from one of those of the tests (T,) in at most `bits` bits."""
-    return bool(len(tests)) and int(np.bitwise_count(tests ^ hashed).min()) <= bits
 
 
 def left_out(tests: Tested, rows: Iterable[Sequence[Any]]) -> dict[str, str]:

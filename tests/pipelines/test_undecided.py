@@ -99,9 +99,9 @@ def test_a_date_is_replaced_and_taken_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("id;date\n", "begins with id;date. Expected id,date."),
-        ("id,date\na,soon\n", "row 2 is 'a,soon'. Expected an id and a date, as in 2012-05."),
-        ("id,date\na\n", "row 2 is 'a'."),
+        ("id;date\n", "has no column id. Expected id,date."),
+        ("id,date\na,soon\n", "line 2: the date is 'soon'. Expected one as 2012, 2012-05 or 2012-05-01."),
+        ("id,date\na\n", "line 2: wrong column count in \"['a']\""),
     ],
 )
 def test_a_file_of_dates_is_checked_before_any_work(tmp_path: Path, text: str, sentence: str) -> None:

@@ -61,10 +61,6 @@ def _last_year(parts: Parts) -> Date:
     return Date(since_1970(datetime(year, month, day)), None, "day")
 
 
-def _milliseconds(parts: Parts) -> Date:
-    return Date(int(parts[0] or 0) // 1000, 0, "second")
-
-
 def _month_or_year(parts: Parts) -> Date:
     year, *months = parts
     month = next(filter(None, months), None)
@@ -74,7 +70,7 @@ def _month_or_year(parts: Parts) -> Date:
 KINDS: tuple[tuple[re.Pattern[str], Callable[[Parts], Date]], ...] = (
     (DAY_FIRST_YEAR, _first_year),
     (DAY_LAST_YEAR, _last_year),
-    (MILLISECONDS, _milliseconds),
+    (MILLISECONDS, lambda parts: Date(int(parts[0] or 0) // 1000, 0, "second")),
     (MONTH, _month_or_year),
     (FOLDER, _month_or_year),
 )

@@ -84,11 +84,8 @@ def write_batch(
             raise BadConfig(
                 f"A concept is named {concept.name!r}.", f"Expected a name without '|', other than {NONE!r}."
             )
-    image_of, gold, page = (
-        {id_: (data, extension) for id_, data, extension in asked},
-        gold or {},
-        question_page(concepts),
-    )
+    image_of = {id_: (data, extension) for id_, data, extension in asked}
+    gold, page = gold or {}, question_page(concepts)
     # The page is part of the name: answers to other options are answers to another question.
     batch = name_for(seed, "batch", fingerprint(page), *sorted(image_of))
     ids = [asked[i][0] for i in rng_for(seed, "batch order").permutation(len(asked)).tolist()]
