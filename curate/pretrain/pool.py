@@ -231,10 +231,8 @@ def _of_run(source: Path, index: Path, bucket: int | None) -> tuple[list[Photo],
 
 def _users(run: Path) -> dict[str, str | None]:
     """id → uploader, of all records of a run; empty for other folders."""
-    users: dict[str, str | None] = {}
-    for part in sorted(run.glob("stages/*_ingest/table/*.parquet")):
-        users |= dict(rows_of(pq.read_table(part, columns=["id", "user"]), "id", "user"))
-    return users
+    parts = sorted(run.glob("stages/*_ingest/table/*.parquet"))
+    return dict(rows_of(pq.read_table(parts, columns=["id", "user"]), "id", "user")) if parts else {}
 
 
 def _of_release(release: Release, bucket: int | None) -> tuple[list[Photo], Read]:

@@ -210,12 +210,9 @@ def _check_texts(source: Path, texts: Collection[str], left_out: int = 0) -> Non
 
 
 def _texts(source: Path) -> dict[str, str]:
-    texts: dict[str, str] = {}
-    for part in sorted(source.glob("stages/*_ingest/table/*.parquet")):
-        for row in pq.read_table(part, columns=["id", *TEXTS]).to_pylist():
-            if text := text_of(row):
-                texts[row["id"]] = text
-    return texts
+    parts = sorted(source.glob("stages/*_ingest/table/*.parquet"))
+    rows = pq.read_table(parts, columns=["id", *TEXTS]).to_pylist() if parts else []
+    return {row["id"]: text for row in rows if (text := text_of(row))}
 
 
 def text_of(row: Mapping[str, Any]) -> str:

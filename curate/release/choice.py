@@ -119,29 +119,12 @@ class Choice:
 def choose(collection: Collection, seed: int) -> Choice:
     """Choose the images of a release; writes nothing. Raises BadConfig for a version or classes that do not fit the
     previous release, Shortage if too few images may be published."""
-    settings, previous = collection.settings, collection.previous
+    settings, previous, embedded = collection.settings, collection.previous, collection.embedded
     accepted: Rows = collection.verdicts.filter(pc.equal(collection.verdicts["verdict"], "kept")).to_pylist()
     if previous is not None:
         check_ids(previous.path, previous.table["id"].to_pylist(), collection.names)
     former = Former.of(previous, collection.kept, collection.own)
     classes = former.classes(collection.classes)
-    rows, splits, copies, dropped = _choose(collection, accepted, classes, former, seed)
-    for row in rows:  # what was drawn above does not depend on how ids are published
-        row |= {name: collection.names.get(row[name], row[name]) for name in ("id", "group")}
-    choice = Choice(accepted, rows, classes, splits, copies, dropped)
-    if previous is not None:
-        then = {row["id"]: row for row in previous.table.select(["id", *OF_FILES]).to_pylist()}
-        same_files = [{"sha256": "", **row, **then.get(row["id"], {})} for row in rows]
-        check_version(settings.version, changes_since(previous, same_files, classes, splits, collection.gone))
-    return choice
-
-
-def _choose(
-    collection: Collection, accepted: Rows, classes: Sequence[str], former: Former, seed: int
-) -> tuple[Rows, dict[str, list[str]], npt.NDArray[np.int64], dict[str, str]]:
-    """The N images that are published, with class, label, group and side; split → side of each; (N,) number of the
-    group of near copies of each; id → reason of the others."""
-    settings, embedded = collection.settings, collection.embedded
     group = near_copy_groups(embedded, ids_of(accepted), settings)
     left, dropped = publishable(accepted, group, collection, seed, former.rows)
     if former.rows:
@@ -170,7 +153,13 @@ def _choose(
         row["split"] = splits["split_0"][i]
     # the card counts near copies among published images only
     copies = _numbers(chosen, near_copy_groups(embedded, ids_of(chosen), settings))
-    return chosen, splits, copies, dropped
+    for row in chosen:  # what was drawn above does not depend on how ids are published
+        row |= {name: collection.names.get(row[name], row[name]) for name in ("id", "group")}
+    if previous is not None:
+        then = {row["id"]: row for row in previous.table.select(["id", *OF_FILES]).to_pylist()}
+        same_files = [{"sha256": "", **row, **then.get(row["id"], {})} for row in chosen]
+        check_version(settings.version, changes_since(previous, same_files, classes, splits, collection.gone))
+    return Choice(accepted, chosen, classes, splits, copies, dropped)
 
 
 def _numbers(rows: Rows, group: Mapping[str, str]) -> npt.NDArray[np.int64]:

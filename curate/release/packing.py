@@ -80,13 +80,7 @@ class Packed:
     """tar → SHA-256"""
 
 
-@dataclass(frozen=True)
-class _Task:
-    path: Path
-    record: Path
-    rows: Sequence[Mapping[str, Any]]
-    images: FetchedImages
-    strip: bool
+_Task = tuple[Path, Path, Sequence[Mapping[str, Any]], FetchedImages, bool]  # tar, its record, rows, images, strip
 
 
 def pack(
@@ -112,7 +106,7 @@ def pack(
         in_bucket[bucket] += 1
         of_shard.setdefault(name, []).append(row)
     tasks = [
-        _Task(folder / name, records / f"{name}.json", shard, images.subset([row["id"] for row in shard]), strip)
+        (folder / name, records / f"{name}.json", shard, images.subset([row["id"] for row in shard]), strip)
         for name, shard in of_shard.items()
     ]
     record_of: dict[int, dict[str, Any]] = {}
@@ -131,13 +125,14 @@ def pack(
 
 
 def _pack(task: _Task) -> dict[str, Any]:
-    if task.record.is_file() and task.path.is_file():
-        finished: dict[str, Any] = read_json(task.record)
-        if [m[0].rpartition(".")[0] for m in finished["members"]] == [row["id"] for row in task.rows]:
+    path, record_path, rows, images, strip = task
+    if record_path.is_file() and path.is_file():
+        finished: dict[str, Any] = read_json(record_path)
+        if [m[0].rpartition(".")[0] for m in finished["members"]] == [row["id"] for row in rows]:
             return finished
     record: dict[str, Any] = {"members": []}
-    record["sha256"] = write_tar(task.path, _members(task, record))
-    write_json(task.record, record)
+    record["sha256"] = write_tar(path, _members(rows, images, strip, record["members"]))
+    write_json(record_path, record)
     return record
 
 
@@ -150,16 +145,18 @@ def published(data: bytes, strip: bool) -> tuple[bytes, str]:
     return bare, joined(made_plain, stripped)
 
 
-def _members(task: _Task, record: dict[str, Any]) -> Iterator[tuple[str, bytes]]:
+def _members(
+    rows: Sequence[Mapping[str, Any]], images: FetchedImages, strip: bool, record: list[tuple[str, ...]]
+) -> Iterator[tuple[str, bytes]]:
     encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False).encode
-    for row in task.rows:
+    for row in rows:
         id_ = row["id"]
-        data, extension = task.images.get(id_)
+        data, extension = images.get(id_)
         before = sha256_bytes(data)
-        bare, done = published(data, task.strip)
+        bare, done = published(data, strip)
         after = before if bare is data else sha256_bytes(bare)
         extension = plain_extension(bare) or extension
-        record["members"].append((f"{id_}.{extension}", before, after, joined(row.get("changes"), done)))
+        record.append((f"{id_}.{extension}", before, after, joined(row.get("changes"), done)))
         yield f"{id_}.{extension}", bare
         if row.get("label") is not None:
             yield f"{id_}.cls", str(row["label"]).encode()

@@ -16,7 +16,7 @@ from driftline.curate.core.errors import BadConfig, BadInput
 from driftline.curate.core.executor import Executor
 from driftline.curate.embedding.vector_store import Ints, Store
 from driftline.curate.encoders import Vectors
-from driftline.curate.retrieval.scan import Side, State, Wanted, empty_state, scan, sizes
+from driftline.curate.retrieval.scan import Side, State, scan, sizes
 
 MEMORY = 256 << 20  # bytes of the lists; longer ones lie in a temporary file
 
@@ -74,7 +74,7 @@ def search(
     executor = executor or Executor()
     asked = list(dict.fromkeys(asked))
     depth = min(depth, max([1, *sizes(store.buckets, asked).tolist()]))
-    state = empty_state(Wanted(store, queries, tuple(groups), tuple(asked), depth, tuple(sides)), memory, folder)
+    state = State(store, queries, tuple(groups), tuple(asked), depth, tuple(sides), memory, folder)
     threads = executor.workers if executor.kind == "local" else os.cpu_count() or 1
     edges = np.linspace(0, len(store), max(1, min(threads, len(store) // 4096)) + 1).astype(np.int64).tolist()
     for _ in Executor(workers=threads).run_tasks(scan, [(state, *part) for part in pairwise(edges)], threads=True):
@@ -85,10 +85,9 @@ def search(
 
 def _ranked(state: State) -> dict[Side, dict[int, list[Ranked]]]:
     """The finished lists."""
-    wanted, lists = state.wanted, state.lists
-    concepts, buckets = len(wanted.groups), len(wanted.asked)
+    lists, concepts, buckets = state.lists, len(state.groups), len(state.asked)
     ranked: dict[Side, dict[int, list[Ranked]]] = {}
-    for s, side in enumerate(wanted.sides):
+    for s, side in enumerate(state.sides):
         first = s * concepts * buckets
         if side == "bottom":
             part = lists.scores[first : first + concepts * buckets]
@@ -99,6 +98,6 @@ def _ranked(state: State) -> dict[Side, dict[int, list[Ranked]]]:
                 Ranked(lists.rows[cell, : ends[cell]], lists.scores[cell, : ends[cell]])
                 for cell in range(first + b, first + concepts * buckets, buckets)
             ]
-            for b, bucket in enumerate(wanted.asked)
+            for b, bucket in enumerate(state.asked)
         }
     return ranked

@@ -7,7 +7,7 @@ shuffled order, so that the share read says how far the lists are whatever the f
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from threading import Lock
@@ -35,9 +35,15 @@ Window = tuple[VectorFile, int, int, int]
 """a file, its first row in the store, the first and the end row in the file"""
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """What is looked for; the fields are arguments of `search`."""
+def sizes(buckets: npt.NDArray[np.int32], asked: Sequence[int]) -> Ints:
+    """Rows of each asked bucket."""
+    count = dict(zip(*(a.tolist() for a in np.unique(buckets, return_counts=True)), strict=True))
+    return np.array([count.get(b, 0) for b in asked], np.int64)
+
+
+@dataclass
+class State:
+    """What all threads of one machine share. The fields are arguments of `search`."""
 
     store: Store
     queries: Vectors
@@ -45,59 +51,32 @@ class Wanted:
     asked: tuple[int, ...]
     depth: int
     sides: tuple[Side, ...]
+    memory: int
+    folder: Path | None
+
+    def __post_init__(self) -> None:
+        concepts, buckets = len(self.groups), len(self.asked)
+        # |fl(x·q) − x·q| ≤ D u Σ|x q| ≤ D u for unit vectors [Higham 2002, 3.5]; twice, since stored ones are rounded
+        error = 2.0 * (self.queries.shape[1] + 4) * 2.0**-24
+        with warnings.catch_warnings():  # of torch, once: its sparse matrices are in beta
+            warnings.simplefilter("ignore")
+            _dots(np.zeros((1, 1)), np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros((1, 1)), np.arange(2))
+        # cells: (side × concepts + concept) × buckets + position of the bucket; scores of the bottom side are negated
+        self.lists = BestLists(
+            len(self.sides) * concepts * buckets, self.depth, error, self.memory, self.folder,
+            score=lambda cells, rows: _score_again(self, cells, rows), names=self.store.names,
+        )  # fmt: skip
+        self.sizes = sizes(self.store.buckets, self.asked)  # (buckets,) rows to be read
+        self.seen, self.read = np.zeros(buckets, np.int64), 0  # (buckets,) rows that were read, and all bytes
+        self.lock = Lock()  # of these
+        self.locks = [Lock() for _ in range(-(-concepts // _shape(self)[2]))]  # one for each chunk of concepts
 
 
-@dataclass
-class State:
-    """What all threads of one machine share."""
-
-    wanted: Wanted
-    lists: BestLists
-    """cells: (side × concepts + concept) × buckets + position of the bucket; scores of the bottom side are negated"""
-    sizes: Ints
-    """(buckets,) rows to be read"""
-    seen: Ints
-    """(buckets,) rows that were read"""
-    locks: list[Any]
-    """one for each chunk of concepts"""
-    lock: Any = field(default_factory=Lock)
-    """of seen and read"""
-    read: int = 0
-    """bytes"""
-
-
-def sizes(buckets: npt.NDArray[np.int32], asked: Sequence[int]) -> Ints:
-    """Rows of each asked bucket."""
-    count = dict(zip(*(a.tolist() for a in np.unique(buckets, return_counts=True)), strict=True))
-    return np.array([count.get(b, 0) for b in asked], np.int64)
-
-
-def empty_state(wanted: Wanted, memory: int, folder: Path | None) -> State:
-    """Empty lists."""
-    concepts, buckets = len(wanted.groups), len(wanted.asked)
-    # |fl(x·q) − x·q| ≤ D u Σ|x q| ≤ D u for unit vectors [Higham 2002, 3.5]; twice, since stored ones are rounded
-    error = 2.0 * (wanted.queries.shape[1] + 4) * 2.0**-24
-    with warnings.catch_warnings():  # of torch, once: its sparse matrices are in beta
-        warnings.simplefilter("ignore")
-        _dots(np.zeros((1, 1)), np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros((1, 1)), np.arange(2))
-    state: State
-    lists = BestLists(
-        len(wanted.sides) * concepts * buckets, wanted.depth, error, memory, folder,
-        score=lambda cells, rows: _score_again(state, cells, rows), names=wanted.store.names,
-    )  # fmt: skip
-    chunks = -(-concepts // _shape(wanted)[2])
-    state = State(
-        wanted, lists, sizes(wanted.store.buckets, wanted.asked), np.zeros(buckets, np.int64),
-        [Lock() for _ in range(chunks)],
-    )  # fmt: skip
-    return state
-
-
-def _shape(wanted: Wanted) -> tuple[int, int, int]:
+def _shape(state: State) -> tuple[int, int, int]:
     """(rows that are read at once, rows of a window, concepts of a chunk); window × chunk is at most PRODUCTS."""
-    concepts = max(1, len(wanted.groups))
+    concepts = max(1, len(state.groups))
     most = WINDOW if concepts <= MANY else WINDOW // 2
-    block = min(most, max(64, BLOCK_BYTES // (4 * max(1, wanted.queries.shape[1]))))
+    block = min(most, max(64, BLOCK_BYTES // (4 * max(1, state.queries.shape[1]))))
     rows = most // block * block
     return block, rows, min(concepts, PRODUCTS // rows)
 
@@ -117,25 +96,24 @@ def scan(job: tuple[State, int, int]) -> None:
 
     torch.set_num_threads(1)  # of this thread: the ranges are the parallelism
     state, low, high = job
-    wanted = state.wanted
-    position = np.full(max([*wanted.asked, 0]) + 2, len(wanted.asked), np.int32)
-    position[list(wanted.asked)] = np.arange(len(wanted.asked))
-    _, rows, chunk = _shape(wanted)
-    scanner = Scanner(state, torch.from_numpy(np.ascontiguousarray(wanted.queries)), rows)
-    chunks = -(-len(wanted.groups) // chunk)
-    turn = low * chunks // max(1, len(wanted.store))  # threads begin with different chunks, so that none waits
-    for vectors, start, first, end in _windows(wanted.store, low, high, rows):
-        bucket = wanted.store.buckets[start + first : start + end]
+    position = np.full(max([*state.asked, 0]) + 2, len(state.asked), np.int32)
+    position[list(state.asked)] = np.arange(len(state.asked))
+    _, rows, chunk = _shape(state)
+    scanner = Scanner(state, torch.from_numpy(np.ascontiguousarray(state.queries)), rows)
+    chunks = -(-len(state.groups) // chunk)
+    turn = low * chunks // max(1, len(state.store))  # threads begin with different chunks, so that none waits
+    for vectors, start, first, end in _windows(state.store, low, high, rows):
+        bucket = state.store.buckets[start + first : start + end]
         places = position[np.where((bucket < 0) | (bucket >= len(position)), len(position) - 1, bucket)]
         order = np.argsort(places, kind="stable")
-        edges = np.searchsorted(places[order], np.arange(len(wanted.asked) + 1))
+        edges = np.searchsorted(places[order], np.arange(len(state.asked) + 1))
         runs = [(b, a, z) for b, (a, z) in enumerate(pairwise(edges.tolist())) if z > a]
         if not runs:
             continue
         scanner.load(vectors, first, end, order[: edges[-1]], start + first)
         for i in range(chunks):
             c = (turn + i) % chunks
-            scanner.compare(c, c * chunk, min((c + 1) * chunk, len(wanted.groups)), runs)
+            scanner.compare(c, c * chunk, min((c + 1) * chunk, len(state.groups)), runs)
         with state.lock:
             for b, a, z in runs:
                 state.seen[b] += z - a
@@ -148,21 +126,21 @@ class Scanner:
         import torch
 
         self.state, self.queries = state, queries
-        self.doubles = state.wanted.queries.astype(np.float64)
-        self.bounds = np.array([*state.wanted.groups, len(queries)], np.int64)
-        self.block, width = _shape(state.wanted)[0], queries.shape[1]
-        self.many = len(state.wanted.groups) > MANY
+        self.doubles = state.queries.astype(np.float64)
+        self.bounds = np.array([*state.groups, len(queries)], np.int64)
+        self.block, width = _shape(state)[0], queries.shape[1]
+        self.many = len(state.groups) > MANY
         # Where lists are short, a block of vectors that stays in the cache is faster, and few vectors are read again.
-        short = state.lists.cells * state.wanted.depth * SHORT <= len(state.wanted.store)
+        short = state.lists.cells * state.depth * SHORT <= len(state.store)
         self.keep = self.many or not short
         self.wide = torch.empty((rows if self.keep else self.block, width))
         raw = rows if self.many else self.block
-        types = {file.dtype for file in state.wanted.store.files}
+        types = {file.dtype for file in state.store.files}
         self.raw = {name: torch.empty((raw, width), dtype=getattr(torch, name)) for name in types}
         self.sorted = torch.empty((raw if self.many else 0, width), dtype=torch.float16)
         self.double = torch.empty((rows if self.many else 0, width), dtype=torch.float64)
         self.widened = False  # whether `double` holds the window
-        most = max(np.diff(self.bounds[:: _shape(state.wanted)[2]], append=len(queries)).tolist())
+        most = max(np.diff(self.bounds[:: _shape(state)[2]], append=len(queries)).tolist())
         self.product = torch.empty(most * rows) if self.many else torch.empty((len(queries), rows))
         self.rows = np.zeros(0, np.int64)  # of the columns of the product
         self.order = np.zeros(0, np.int64)  # place in `wide` of each column
@@ -212,11 +190,11 @@ class Scanner:
         """Add the rows that may be among the best of the concepts low to high; runs: (bucket, first, end column)."""
         state, lists = self.state, self.state.lists
         products = self.products(low, high)
-        n, concepts, buckets = products.shape[1], len(state.wanted.groups), len(state.wanted.asked)
+        n, concepts, buckets = products.shape[1], len(state.groups), len(state.asked)
         bucket_of = np.repeat([b for b, _, _ in runs], [z - a for _, a, z in runs])
         share = max((state.seen[b] + z - a) / state.sizes[b] for b, a, z in runs)
         picked = []
-        for s, side in enumerate(state.wanted.sides):
+        for s, side in enumerate(state.sides):
             sign = np.float32(1 if side == "top" else -1)
             cells = (s * concepts + np.arange(low, high))[:, None] * buckets + np.arange(buckets)
             least, eager = lists.least[cells], lists.eager[cells]
@@ -241,11 +219,11 @@ class Scanner:
             for cell, _, column, lower, exact, least_of, _ in picked:
                 good = ~exact | (lower >= least_of)
                 rows = self.rows[column[good]]
-                lists.add(cell[good], rows, lower[good], exact[good], _rank_at(share, state.wanted.depth))
+                lists.add(cell[good], rows, lower[good], exact[good], _rank_at(share, state.depth))
 
     def _first(self, signed: Vectors, share: float, least: Vectors, eager: Vectors) -> None:
         """Thresholds of lists that are not full yet, from these products alone; changes `least` and `eager`."""
-        n, depth, error = signed.shape[1], self.state.wanted.depth, np.float32(self.state.lists.error)
+        n, depth, error = signed.shape[1], self.state.depth, np.float32(self.state.lists.error)
         places = n - depth, n - _rank_at(share, depth)
         cut = np.partition(signed, sorted({p for p in places if p >= 0} or {0}), axis=1)
         for place, bound in zip(places, (least, eager), strict=True):
@@ -269,7 +247,7 @@ class Scanner:
             if self.keep:
                 x = self.wide.numpy()[self.order[columns]].astype(np.float64)
             else:
-                raw = self.state.wanted.store.take(self.rows[columns])
+                raw = self.state.store.take(self.rows[columns])
                 x = raw.astype(np.float64)
                 with self.state.lock:
                     self.state.read += raw.nbytes
@@ -308,15 +286,15 @@ def _dots(
 
 def _score_again(state: State, cells: Ints, rows: Ints, block: int = 4096) -> Vectors:
     """(n,) signed exact scores of rows, whose vectors are read again, each once."""
-    wanted, concepts, buckets = state.wanted, len(state.wanted.groups), len(state.wanted.asked)
-    signs = np.array([1 if side == "top" else -1 for side in wanted.sides], np.float32)[cells // (concepts * buckets)]
+    concepts, buckets = len(state.groups), len(state.asked)
+    signs = np.array([1 if side == "top" else -1 for side in state.sides], np.float32)[cells // (concepts * buckets)]
     concept, out = cells // buckets % concepts, np.empty(len(cells), np.float32)
     order = np.argsort(rows, kind="stable")
     unique, first = np.unique(rows[order], return_index=True)
-    queries, bounds = wanted.queries.astype(np.float64), np.array([*wanted.groups, len(wanted.queries)], np.int64)
+    queries, bounds = state.queries.astype(np.float64), np.array([*state.groups, len(state.queries)], np.int64)
     for low in range(0, len(unique), block):
         part = unique[low : low + block]
-        raw = wanted.store.take(part)
+        raw = state.store.take(part)
         at = order[first[low] : first[low + block] if low + block < len(first) else None]
         out[at] = _dots(raw.astype(np.float64), np.searchsorted(part, rows[at]), concept[at], queries, bounds)
         with state.lock:
