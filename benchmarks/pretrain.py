@@ -28,7 +28,7 @@ def updates(recipe: Recipe, device: str) -> tuple[dict[str, Callable[[int], obje
 
     x = np.random.default_rng(0).integers(0, 256, (recipe.batch * 4, recipe.room, recipe.room, 3), np.uint8)
     ours, bare = (
-        Training(recipe, Moco.new(recipe, recipe.queue, 0, device), x, device, ProcessGroup(), 0) for _ in range(2)
+        Training(recipe, Moco(recipe, recipe.queue, 0, device), x, device, ProcessGroup(), 0) for _ in range(2)
     )
     numbers = torch.arange(recipe.batch, device=device)
     pixels = ours.images(np.arange(recipe.batch))

@@ -62,7 +62,7 @@ def test_heads_keep_to_their_device(optimiser: str, half: bool) -> None:
 def test_moco_keeps_to_its_device() -> None:
     recipe = replace(SMALL, batch=4, queue=8, size=32, room=36)
     pixels = np.zeros((8, 36, 36, 3), np.uint8)
-    training = Training(recipe, Moco.new(recipe, 8, 0, "meta"), pixels, "meta", ProcessGroup(), 0)
+    training = Training(recipe, Moco(recipe, 8, 0, "meta"), pixels, "meta", ProcessGroup(), 0)
     assert training.update(np.arange(4), 0, 0) == 0.5
     assert of([*training.weights, training.moco.queue, *training.moco.key.parameters()]) == {"meta"}
 

@@ -1,7 +1,6 @@
 """Encoders with a torch network, and image backbones for evaluation features, as in CLEAR's supplement: any timm model;
 ImageNet, MoCo v2 or BYOL weights."""
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from driftline.curate.core.atomic_io import fingerprint, read_json, sha256_file
-from driftline.curate.core.errors import BadConfig, BadInput, MissingFile, not_loaded, reason
+from driftline.curate.core.errors import BadConfig, BadInput, MissingFile, available, not_loaded, reason
 from driftline.curate.core.vectors import unit
 from driftline.curate.encoders import Encoder, Vectors
 from driftline.curate.encoders.weights import offline_copy
@@ -118,9 +117,8 @@ class Backbone(Network, Encoder):
         import timm
         from torchvision import transforms
 
-        if model not in timm.list_models():
-            near = difflib.get_close_matches(model, timm.list_models(), 3)
-            raise BadConfig(f"There is no backbone {model!r} in timm.", f"Nearest names: {', '.join(near) or 'none'}.")
+        if model not in (models := timm.list_models()):
+            raise BadConfig(f"There is no backbone {model!r} in timm.", available(model, models))
         if weights is None:
             raise BadConfig(f"The backbone {model} has no weights.", "Expected a checkpoint file or a timm tag.")
         device = resolve_device(device)

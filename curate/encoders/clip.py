@@ -1,12 +1,11 @@
 """CLIP models of open_clip, with weights from a hub tag, a checkpoint file or a local folder."""
 
-import difflib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from driftline.curate.core.atomic_io import fingerprint, sha256_file
-from driftline.curate.core.errors import BadConfig, BadInput, MissingFile, reason
+from driftline.curate.core.errors import BadConfig, BadInput, MissingFile, available, reason
 from driftline.curate.core.vectors import unit
 from driftline.curate.encoders import Encoder, Vectors
 from driftline.curate.encoders.backbone import Network, resolve_device
@@ -59,12 +58,8 @@ class Clip(Network, Encoder):
             return model, None
         names = open_clip.list_models()
         if model not in names:
-            near = difflib.get_close_matches(model, names, 3)
-            raise BadConfig(
-                f"embed.model is {model!r}: neither a folder nor a model of open_clip.",
-                f"Nearest names: {', '.join(near) or 'none'}.",
-                "See open_clip.list_models().",
-            )
+            problem = f"embed.model is {model!r}: neither a folder nor a model of open_clip."
+            raise BadConfig(problem, available(model, names, "open_clip.list_models()"))
         tags = open_clip.list_pretrained_tags_by_model(model)
         if weights is None or (weights not in tags and not Path(weights).is_file()):
             raise BadConfig(

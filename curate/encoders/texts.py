@@ -1,6 +1,5 @@
 """Encoders of texts alone: n-grams, models of sentence-transformers, and vectors that were computed elsewhere."""
 
-import difflib
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from driftline.curate.core.atomic_io import fingerprint, read_json, sha256_file
-from driftline.curate.core.errors import BadConfig, BadInput, not_loaded
+from driftline.curate.core.errors import BadConfig, BadInput, available, not_loaded
 from driftline.curate.core.files import content_digest, listing
 from driftline.curate.core.vectors import hashed_ngrams, unit
 from driftline.curate.encoders import Encoder, Vectors
@@ -97,12 +96,8 @@ class TableOfVectors(Encoder):
     def texts(self, texts: Sequence[str]) -> Vectors:
         """The rows of some texts (N, D). Raises BadConfig for a text that is not in the table, with the nearest
         ones."""
-        for text in texts:
-            if text not in self._row:
-                near = difflib.get_close_matches(text, self._row, 3)
-                raise BadConfig(
-                    f"The table of texts holds no vector of {text!r}.",
-                    f"Nearest: {', '.join(map(repr, near)) or 'none'}.",
-                    "Use a text of texts.json, or compute its vector on a machine that has the model.",
-                )
+        if unknown := [text for text in texts if text not in self._row]:
+            way_out = "Use a text of texts.json, or compute its vector on a machine that has the model."
+            problem = f"The table of texts holds no vector of {unknown[0]!r}."
+            raise BadConfig(problem, available(unknown[0], self._row), way_out)
         return self._vectors[[self._row[text] for text in texts]]

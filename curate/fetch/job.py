@@ -34,12 +34,6 @@ class Again:
     earlier: Path
     """folder with shards of the same rows, whose images and other misses are kept"""
 
-    def asks(self, index: pa.Table, rows: pa.Table) -> bool:
-        """Whether an earlier shard with this index lacks some of `rows`, or has such a miss."""
-        if index["row"].to_pylist() != rows["row"].to_pylist():
-            return True
-        return not self.reasons.isdisjoint(index["fault"].to_pylist())
-
 
 @dataclass(frozen=True)
 class Shard:

@@ -130,13 +130,16 @@ def _linked(shard: Shard) -> bool:
     """Take the earlier shard as it is, if nothing of it is asked again; returns whether that was done."""
     if shard.again is None or shard.again.earlier == shard.out:
         return False
-    index = index_path(shard.again.earlier, shard.number)
-    if not index.exists() or shard.again.asks(pq.read_table(index, columns=["row", "fault"]), shard.rows()):
+    path = index_path(shard.again.earlier, shard.number)
+    index = pq.read_table(path, columns=["row", "fault"]) if path.exists() else None
+    if index is None or not shard.again.reasons.isdisjoint(index["fault"].to_pylist()):
+        return False
+    if index["row"].to_pylist() != shard.rows()["row"].to_pylist():
         return False
     with suppress(OSError):  # no hard links here: the shard is written again from the earlier one
-        for path in (shard_path, index_path):
-            path(shard.out, shard.number).unlink(missing_ok=True)
-            os.link(path(shard.again.earlier, shard.number), path(shard.out, shard.number))
+        for place in (shard_path, index_path):
+            place(shard.out, shard.number).unlink(missing_ok=True)
+            os.link(place(shard.again.earlier, shard.number), place(shard.out, shard.number))
         return True
     return False
 

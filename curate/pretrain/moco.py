@@ -1,7 +1,6 @@
 """MoCo v2: a query encoder, a key encoder (its moving average), a queue of keys [He et al. 2020; Chen et al. 2020]."""
 
 import copy
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from driftline.curate.pretrain import Recipe
@@ -10,24 +9,11 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
-@dataclass
 class Moco:
-    """The networks and the queue."""
+    """The networks `query` and `key` (each with `backbone`, of timm, and `head`, a projection of two layers), and the
+    queue: (K, width) unit rows, their images `owner` (K,) int64, and the row `at` for the next keys."""
 
-    recipe: Recipe
-    query: "nn.ModuleDict"
-    """module with `backbone` (timm) and `head`, a projection of two layers"""
-    key: "nn.ModuleDict"
-    """the same"""
-    queue: "Tensor"
-    """(K, width), unit rows"""
-    owner: "Tensor"
-    """(K,) int64, the image of each row"""
-    at: int = 0
-    """row of the queue for the next keys"""
-
-    @classmethod
-    def new(cls, recipe: Recipe, queue: int, seed: int, device: str) -> "Moco":
+    def __init__(self, recipe: Recipe, queue: int, seed: int, device: str) -> None:
         """Random weights, and a queue of random unit vectors."""
         import timm
         import torch
@@ -39,9 +25,10 @@ class Moco:
             width: Any = query.num_features
             head = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, recipe.width))
             rows = torch.nn.functional.normalize(torch.randn(queue, recipe.width), dim=1)
-            owner = torch.full((queue,), -1, device=device)
-        encoder = nn.ModuleDict({"backbone": query, "head": head}).to(device).to(memory_format=torch.channels_last)
-        return cls(recipe, encoder, copy.deepcopy(encoder).requires_grad_(False), rows.to(device), owner)
+        self.recipe, self.at, self.queue = recipe, 0, rows.to(device)
+        self.owner = torch.full((queue,), -1, device=device)
+        self.query = nn.ModuleDict({"backbone": query, "head": head}).to(device).to(memory_format=torch.channels_last)
+        self.key = copy.deepcopy(self.query).requires_grad_(False)
 
     def loss(self, first: "Tensor", second: "Tensor", order: "Tensor", images: "Tensor") -> "tuple[Any, Tensor]":
         """(InfoNCE of query and key views (N, 3, S, S) of `images` (N,) int64, keys (N, width)).

@@ -122,7 +122,7 @@ def pretrain(
     if recipe.precision == "bfloat16" and device == "cpu":
         problem = "precision is bfloat16 on a CPU, where pre-training takes many times as long as in float32."
         raise BadConfig(problem, "Expected float32 or auto.", "Leave precision out, or train on a GPU.")
-    training = Training(recipe, Moco.new(recipe, queue, seed, device), images.x, device, group, seed)
+    training = Training(recipe, Moco(recipe, queue, seed, device), images.x, device, group, seed)
     losses, seconds = _resume(out / STATE, key, training)
     with run_log.progress("pre-training", recipe.epochs * training.batches, "batches") as tick:
         tick(len(losses) * training.batches)

@@ -57,16 +57,9 @@ def address_key(url: str) -> bytes:
     return hashlib.sha256((one_address(url) or url).encode("utf-8", "surrogatepass")).digest()[:16]
 
 
-SELECT = """SELECT a.rules, a.time, a.fault, a.detail, i.sha, i.suffix, i.width, i.height, a.source, a.changes
+SELECT = """SELECT a.rules, a.time, a.fault, a.detail, nullif(lower(hex(i.sha)), ''), coalesce(i.suffix, ''),
+    coalesce(i.width, 0), coalesce(i.height, 0), nullif(lower(hex(a.source)), ''), a.changes
     FROM attempts a LEFT JOIN images i ON i.number = a.image WHERE a.address = ? ORDER BY """
-
-
-def _outcome(row: tuple[Any, ...]) -> Outcome:
-    rules, moment, fault, detail, sha, suffix, width, height, source, changes = row
-    sha256, source_sha256 = (None if digest is None else digest.hex() for digest in (sha, source))
-    return Outcome(
-        rules, moment, fault, detail, sha256, suffix or "", width or 0, height or 0, source_sha256, changes
-    )  # fmt: skip
 
 
 def outcomes(store: Store, urls: Iterable[str]) -> dict[str, Outcome]:
@@ -76,13 +69,13 @@ def outcomes(store: Store, urls: Iterable[str]) -> dict[str, Outcome]:
     for url in urls:
         row = store.base.execute(SELECT + last, (address_key(url), *NETWORK_REASONS)).fetchone()
         if row is not None:
-            latest[url] = _outcome(row)
+            latest[url] = Outcome(*row)
     return latest
 
 
 def history(store: Store, url: str) -> list[Outcome]:
     """Every attempt to get an address, the first one first."""
-    return [_outcome(row) for row in store.base.execute(SELECT + "a.number", (address_key(url),))]
+    return [Outcome(*row) for row in store.base.execute(SELECT + "a.number", (address_key(url),))]
 
 
 def images_of(store: Store, digests: Sequence[str]) -> Iterator[tuple[str, bytes]]:

@@ -66,7 +66,7 @@ class TestOwnKeysAreNoNegatives:
         asked: list[list[int]] = []
         plain = Training.images
         monkeypatch.setattr(Training, "images", lambda self, at: asked.append(at.tolist()) or plain(self, at))
-        work = Training(TINY, Moco.new(TINY, queue, 0, "cpu"), images(n), "cpu", ProcessGroup(), 0)
+        work = Training(TINY, Moco(TINY, queue, 0, "cpu"), images(n), "cpu", ProcessGroup(), 0)
         for epoch in range(TINY.epochs):
             work.epoch(epoch, lambda _: None)
         fills = -(-queue // TINY.batch)
@@ -83,7 +83,7 @@ class TestOwnKeysAreNoNegatives:
         assert masked > 0
 
     def test_the_first_updates_have_none_although_the_queue_begins_with_their_keys(self, losses):
-        work = Training(TINY, Moco.new(TINY, 16, 0, "cpu"), images(32), "cpu", ProcessGroup(), 0)
+        work = Training(TINY, Moco(TINY, 16, 0, "cpu"), images(32), "cpu", ProcessGroup(), 0)
         work.epoch(0, lambda _: None)
         assert [int(own.sum()) for *_, own, _ in losses[:2]] == [8, 8]  # each image's own key was there
 

@@ -110,9 +110,9 @@ def test_open_clip_opens_the_built_in_model() -> None:
 @pytest.mark.parametrize(
     ("model", "said"),
     [
-        (lambda: Clip("RN5O", "openai"), r"'RN5O'.*Nearest names: .*RN50"),
+        (lambda: Clip("RN5O", "openai"), r"'RN5O'.*The nearest of .*RN50"),
         (lambda: Clip("RN50", "openay"), r"one of RN50's tags: .*openai"),
-        (lambda: Backbone("resnet51", "x"), "no backbone 'resnet51'.*Nearest names: .*resnet50"),
+        (lambda: Backbone("resnet51", "x"), "no backbone 'resnet51'.*The nearest of .*resnet50"),
     ],
 )
 def test_an_unknown_name_gives_the_nearest(model: Callable[[], object], said: str) -> None:
@@ -353,7 +353,7 @@ class TestTableOfTexts:
         )
 
     def test_an_unknown_text_gives_the_nearest(self, folder: Path) -> None:
-        with pytest.raises(BadConfig, match="no vector of 'a car'.*Nearest: 'a cat'"):
+        with pytest.raises(BadConfig, match="no vector of 'a car'.*Available: .*a cat"):
             EncoderSpec(model=str(folder), encoder="table").load().texts(["a car"])
 
     @pytest.mark.shared(twin="tests/curate/test_embed.py::test_a_text_finds_its_images")

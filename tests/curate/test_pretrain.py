@@ -108,7 +108,7 @@ class TestViews:
 
 class TestMoco:
     def test_the_key_encoder_is_a_moving_average_without_gradients(self) -> None:
-        moco = Moco.new(TINY, 32, 0, "cpu")
+        moco = Moco(TINY, 32, 0, "cpu")
         work = Training(TINY, moco, photos(), "cpu", ProcessGroup(), 0)
         before = [p.clone() for p in moco.key.parameters()]
         work.update(np.arange(16), 0, 0)
@@ -117,7 +117,7 @@ class TestMoco:
             assert torch.allclose(key, 0.9 * old + 0.1 * query.detach(), atol=1e-6)
 
     def test_the_queue_drops_its_oldest_keys(self) -> None:
-        moco = Moco.new(TINY, 32, 0, "cpu")
+        moco = Moco(TINY, 32, 0, "cpu")
         for turn in range(3):
             moco.enqueue(torch.full((16, 128), float(turn)), torch.arange(16) + 16 * turn)
         assert moco.queue[:16].eq(2).all()
@@ -125,7 +125,7 @@ class TestMoco:
         assert moco.owner.tolist() == [*range(32, 48), *range(16, 32)]
 
     def test_groups_are_normalised_separately(self) -> None:
-        moco = Moco.new(TINY, 32, 0, "cpu")
+        moco = Moco(TINY, 32, 0, "cpu")
         moco.query.train()
         x = torch.rand(16, 3, 16, 16)
         with torch.no_grad():
