@@ -1,12 +1,13 @@
 """MoCo v2: a query encoder, a key encoder (its moving average), a queue of keys [He et al. 2020; Chen et al. 2020]."""
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import timm
+import torch
+from torch import Tensor, nn
 
 from driftline.curate.pretrain import Recipe
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
 
 
 class Moco:
@@ -15,10 +16,6 @@ class Moco:
 
     def __init__(self, recipe: Recipe, queue: int, seed: int, device: str) -> None:
         """Random weights, and a queue of random unit vectors."""
-        import timm
-        import torch
-        from torch import nn
-
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             query = timm.create_model(recipe.network, pretrained=False, num_classes=0)
@@ -30,40 +27,34 @@ class Moco:
         self.query = nn.ModuleDict({"backbone": query, "head": head}).to(device).to(memory_format=torch.channels_last)
         self.key = copy.deepcopy(self.query).requires_grad_(False)
 
-    def loss(self, first: "Tensor", second: "Tensor", order: "Tensor", images: "Tensor") -> "tuple[Any, Tensor]":
+    def loss(self, first: Tensor, second: Tensor, order: Tensor, images: Tensor) -> tuple[Any, Tensor]:
         """(InfoNCE of query and key views (N, 3, S, S) of `images` (N,) int64, keys (N, width)).
 
         The keys are computed in another order (N,), so that their groups for normalisation differ from the queries'.
         """
-        import torch
-
         q = self._groups(self.query, first)
         with torch.no_grad():
             k = self._groups(self.key, second[order])[torch.argsort(order)]
         return info_nce(q, k, self.queue, self.recipe.temperature, images[:, None] == self.owner), k
 
-    def keys(self, x: "Tensor") -> "Tensor":
+    def keys(self, x: Tensor) -> Tensor:
         """Embeddings (N, width) by the key encoder."""
         return self._groups(self.key, x)
 
-    def _groups(self, network: "nn.ModuleDict", x: "Tensor") -> "Tensor":
+    def _groups(self, network: nn.ModuleDict, x: Tensor) -> Tensor:
         """Embeddings (N, width), unit length; each group of the batch is normalised separately."""
-        import torch
-
         parts = x.chunk(self.recipe.groups)
         out = torch.cat([network["head"](network["backbone"](part)) for part in parts])
         return torch.nn.functional.normalize(out.float(), dim=1)
 
     def update_key_encoder(self) -> None:
         """Update the moving average of the weights of the query encoder."""
-        import torch
-
         with torch.no_grad():
             weights = [p.data for p in self.key.parameters()]
             targets = [p.data for p in self.query.parameters()]
             torch._foreach_lerp_(weights, targets, 1 - self.recipe.key_momentum)
 
-    def enqueue(self, keys: "Tensor", images: "Tensor") -> None:
+    def enqueue(self, keys: Tensor, images: Tensor) -> None:
         """Replace the oldest keys of the queue by those of `images` (N,) int64."""
         n = min(len(keys), len(self.queue))
         first = min(n, len(self.queue) - self.at)
@@ -73,14 +64,12 @@ class Moco:
         self.at = (self.at + n) % len(self.queue)
 
 
-def info_nce(q: "Tensor", k: "Tensor", queue: "Tensor", temperature: float, own: "Tensor") -> "Tensor":
+def info_nce(q: Tensor, k: Tensor, queue: Tensor, temperature: float, own: Tensor) -> Tensor:
     """Mean of −log exp(q·k₊/τ) / (exp(q·k₊/τ) + Σ exp(q·k₋/τ)) [He et al. 2020, eq. 1].
 
     own: (N, K) bool, keys of earlier views of the query's image: they are no negatives. The reference code compares
     with them, which hardly matters when a million images share a queue of 65,536 keys.
     """
-    import torch
-
     positive = (q * k).sum(1, keepdim=True)
     logits = torch.cat([positive, (q @ queue.T).masked_fill(own, -torch.inf)], 1) / temperature
     return torch.nn.functional.cross_entropy(logits, torch.zeros(len(q), dtype=torch.long, device=q.device))

@@ -11,7 +11,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import open_clip
 import pyarrow.parquet as pq
+import torch
+from safetensors.torch import save as to_bytes
+from torch.nn.functional import cross_entropy
 
 from driftline.curate.core.atomic_io import write_bytes, write_json
 from driftline.curate.core.errors import BadInput, MissingFile
@@ -52,9 +56,6 @@ def train(
     image; pairs whose keys have equal words are not negatives of each other (soft targets, as in UniCL). AdamW,
     one-cycle schedule, flips and shifts.
     """
-    import open_clip
-    import torch
-
     size = images.shape[1]
     config = model_config(size, width)
     rng = rng_for(seed, "small clip")
@@ -108,8 +109,6 @@ def numbered(keys: Sequence[str]) -> list[int]:
 def contrast(image: Any, text: Any, labels: Any, scale: Any) -> Any:
     """The loss that makes an image and its text nearer than others. image, text: (B, D) unit vectors. labels: (B,)
     numbers of texts; an image's target is shared equally by all texts like its own."""
-    from torch.nn.functional import cross_entropy
-
     same = (labels[:, None] == labels[None]).float()
     target = same / same.sum(1, keepdim=True)
     logits = scale * image @ text.T
@@ -130,10 +129,6 @@ def flip_and_shift(images: Images, rng: np.random.Generator) -> Images:
 
 def save(model: Any, config: dict[str, Any], out: Path) -> None:
     """Write `open_clip_config.json` and `open_clip_model.safetensors` (float16)."""
-    import open_clip
-    import torch
-    from safetensors.torch import save as to_bytes
-
     state = {k: (v.half() if v.dtype == torch.float32 else v).contiguous().cpu() for k, v in model.state_dict().items()}
     document = {
         "model_cfg": config,

@@ -7,10 +7,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
+import torch.distributed as dist
+from safetensors.torch import save
+from torch import Tensor
 
 from driftline.curate.core.atomic_io import fingerprint, read_json, write_bytes, write_json, writing
 from driftline.curate.core.errors import BadConfig
@@ -22,9 +26,6 @@ from driftline.curate.pretrain import Recipe
 from driftline.curate.pretrain.moco import Moco
 from driftline.curate.pretrain.pool import ImageArray
 from driftline.curate.pretrain.views import draw_views, render_views
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 Positions = npt.NDArray[np.int64]
 WEIGHTS, FACTS, STATE = "weights.safetensors", "pretrain.json", "state.pt"
@@ -42,8 +43,6 @@ class ProcessGroup:
     @classmethod
     def join(cls, device: str) -> "ProcessGroup":
         """Connect to the other processes, if there are any."""
-        import torch.distributed as dist
-
         size = int(os.environ.get("WORLD_SIZE", "1"))
         if size > 1 and not dist.is_initialized():
             dist.init_process_group("nccl" if device.startswith("cuda") else "gloo")
@@ -52,8 +51,6 @@ class ProcessGroup:
     @contextmanager
     def first_then_others(self) -> Iterator[None]:
         """Run the block in the first process, then in the others, which find its files."""
-        import torch.distributed as dist
-
         if self.rank > 0:
             dist.barrier()
         yield
@@ -62,18 +59,13 @@ class ProcessGroup:
 
     def average_gradients(self, parameters: Any) -> None:
         """Replace gradients by their means over all processes."""
-        import torch.distributed as dist
-
         if self.size > 1:
             for p in parameters:
                 dist.all_reduce(p.grad)
                 p.grad /= self.size
 
-    def all_gather(self, part: "Tensor") -> "Tensor":
+    def all_gather(self, part: Tensor) -> Tensor:
         """The rows of all processes, in order of rank."""
-        import torch
-        import torch.distributed as dist
-
         if self.size == 1:
             return part
         parts = [torch.empty_like(part) for _ in range(self.size)]
@@ -96,8 +88,6 @@ def pretrain(
     continues after the last complete epoch with the same numbers. Raises BadConfig for fewer images than two batches,
     for bfloat16 on a CPU, and for an `out` of other images or settings.
     """
-    import torch
-
     run_log = run_log or RunLog()
     device = resolve_device(device)
     group = ProcessGroup.join(device)
@@ -154,8 +144,6 @@ def pretrain(
 
 
 def _finish(out: Path, moco: Moco, facts: dict[str, Any]) -> None:
-    from safetensors.torch import save
-
     weights = {k: v.detach().cpu().contiguous() for k, v in moco.query["backbone"].state_dict().items()}
     write_bytes(out / WEIGHTS, save(weights))
     write_json(out / FACTS, facts)
@@ -164,8 +152,6 @@ def _finish(out: Path, moco: Moco, facts: dict[str, Any]) -> None:
 
 def _resume(path: Path, key: str, training: "Training") -> tuple[list[float], float]:
     """(losses, seconds) of the state file, if there is one; restores `training` from it."""
-    import torch
-
     if not path.is_file():
         return [], 0.0
     state = torch.load(path, map_location=training.device, weights_only=True)
@@ -184,8 +170,6 @@ class Training:
     """The training of one process: networks, optimiser, images."""
 
     def __init__(self, recipe: Recipe, moco: Moco, x: Any, device: str, group: ProcessGroup, seed: int) -> None:
-        import torch
-
         self.recipe, self.moco, self.x, self.device, self.group, self.seed = recipe, moco, x, device, group, seed
         self.batches = len(x) // recipe.batch
         self.weights = list(moco.query.parameters())
@@ -216,8 +200,6 @@ class Training:
 
         With random negatives, the encoder would learn to map all images to one point, which is far from random vectors.
         """
-        import torch
-
         recipe, share = self.recipe, self.recipe.batch // self.group.size
         for i in range(-(-len(self.moco.queue) // recipe.batch)):
             batch = np.roll(order, -i * recipe.batch)[: recipe.batch]
@@ -231,7 +213,6 @@ class Training:
 
     def update(self, chosen: Positions, epoch: int, number: int) -> float:
         """One batch; returns its loss. Every process draws the views of the complete batch and uses its share."""
-
         recipe = self.recipe
         rng = rng_for(self.seed, "pretrain", "draws", epoch, number)
         parameters = [draw_views(len(chosen), recipe.size, recipe.room, rng) for _ in range(2)]
@@ -251,16 +232,12 @@ class Training:
         self.moco.enqueue(self.group.all_gather(keys), self.numbers(chosen))
         return float(loss.detach())
 
-    def numbers(self, positions: Positions) -> "Tensor":
+    def numbers(self, positions: Positions) -> Tensor:
         """Positions as int64 on the device."""
-        import torch
-
         return torch.from_numpy(np.asarray(positions, np.int64)).to(self.device)
 
-    def images(self, positions: Positions) -> "Tensor":
+    def images(self, positions: Positions) -> Tensor:
         """Some of the training images (n, 3, room, room) float32, 0 … 255, on the device."""
-        import torch
-
         pixels = torch.from_numpy(np.ascontiguousarray(self.x[positions])).to(self.device)
         return pixels.permute(0, 3, 1, 2).contiguous().float()
 

@@ -7,15 +7,12 @@ brightness, contrast).
 """
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from driftline.curate.encoders.backbone import MEAN, STD
-
-if TYPE_CHECKING:
-    import torch
 
 Numbers = npt.NDArray[np.float64]
 JITTER, JITTERED, HUE = 0.4, 0.8, 0.1
@@ -96,11 +93,9 @@ def hue_rotations(angles: Numbers) -> Numbers:
     return np.asarray(np.linalg.inv(TO_YIQ) @ turn @ TO_YIQ)
 
 
-def resampling_matrices(starts: "torch.Tensor", lengths: "torch.Tensor", size: int, room: int) -> "torch.Tensor":
+def resampling_matrices(starts: torch.Tensor, lengths: torch.Tensor, size: int, room: int) -> torch.Tensor:
     """(N, size, room): bilinear resampling of [start, start + length) of `room` pixels to `size`, with the
     antialiasing of PIL (a triangle filter as wide as the scale). Rows sum to 1."""
-    import torch
-
     scale = (lengths / size).clamp(min=1.0)[:, None, None]
     places = torch.arange(size, device=starts.device, dtype=starts.dtype) + 0.5
     pixels = torch.arange(room, device=starts.device, dtype=starts.dtype)
@@ -110,20 +105,16 @@ def resampling_matrices(starts: "torch.Tensor", lengths: "torch.Tensor", size: i
     return weights / weights.sum(2, keepdim=True)
 
 
-def blur_matrices(sigmas: "torch.Tensor", size: int) -> "torch.Tensor":
+def blur_matrices(sigmas: torch.Tensor, size: int) -> torch.Tensor:
     """(N, size, size): Gaussian blur along an axis, renormalised at the edges; sigma 0: unchanged."""
-    import torch
-
     pixels = torch.arange(size, device=sigmas.device, dtype=sigmas.dtype)
     squares = (pixels[:, None] - pixels[None, :]) ** 2
     weights = torch.exp(-0.5 * squares / sigmas.clamp(min=1e-3)[:, None, None] ** 2)
     return weights / weights.sum(2, keepdim=True)
 
 
-def render_views(x: "torch.Tensor", parameters: ViewParameters, size: int) -> "torch.Tensor":
+def render_views(x: torch.Tensor, parameters: ViewParameters, size: int) -> torch.Tensor:
     """x: (N, 3, room, room) float tensor, 0 … 255 → (N, 3, size, size), normalised, on the same device."""
-    import torch
-
     left, top, width, height, flip, sigma, colours, contrast = (
         torch.from_numpy(np.ascontiguousarray(getattr(parameters, f.name), np.float32)).to(x.device)
         for f in fields(parameters)
