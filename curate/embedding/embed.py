@@ -17,6 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
+from torch.utils.data import DataLoader
 
 from driftline.curate.core.atomic_io import write_array, write_parquet
 from driftline.curate.core.errors import BadInput
@@ -183,8 +185,6 @@ def _batches(tasks: Sequence[Task], encoder: Encoder) -> Iterator[tuple[int, boo
     shards = tuple((t.images, t.shard, part) for t, part in zip(tasks, parts, strict=True))
     batches = BatchDataset(shards, plan, encoder.prepare)
     if tasks[0].decoders:
-        from torch.utils.data import DataLoader
-
         loader: DataLoader[Decoded] = DataLoader(
             batches,  # type: ignore[arg-type]
             batch_size=None,
@@ -216,8 +216,6 @@ class BatchDataset:
         return len(self.plan)
 
     def __getitem__(self, i: int) -> Decoded:
-        import torch
-
         number, low, high = self.plan[i]
         images, shard, part = self.shards[number]
         reader = reader_of(images, shard)

@@ -6,6 +6,7 @@ names is the worst that is left, and `gc` removes it.
 """
 
 import errno
+import json
 import os
 import re
 import shutil
@@ -212,15 +213,12 @@ def forget_damaged(store: Store) -> list[dict[str, Any]]:
 def unneeded(store: Store, needed: Collection[str]) -> list[str]:
     """Names of the files in which no needed photo, or vector of one, is. needed: SHA-256 of photos."""
     base = store.base
-    base.execute("CREATE TEMP TABLE IF NOT EXISTS needed (sha BLOB PRIMARY KEY) WITHOUT ROWID")
-    base.execute("DELETE FROM needed")
-    base.executemany("INSERT OR IGNORE INTO needed VALUES (?)", ((bytes.fromhex(digest),) for digest in needed))
-    base.execute("CREATE TEMP TABLE IF NOT EXISTS used (file INTEGER PRIMARY KEY)")
-    base.execute("DELETE FROM used")
-    images = "SELECT i.number FROM images i JOIN needed n ON n.sha = i.sha"
-    base.execute("INSERT OR IGNORE INTO used SELECT i.file FROM images i JOIN needed n ON n.sha = i.sha")
-    base.execute(f"INSERT OR IGNORE INTO used SELECT file FROM vectors WHERE image IN ({images})")
-    unused = [name for (name,) in base.execute("SELECT name FROM files WHERE number NOT IN (SELECT file FROM used)")]
+    query = """
+    WITH kept AS (SELECT number, file FROM images WHERE lower(hex(sha)) IN (SELECT value FROM json_each(?)))
+    SELECT name FROM files WHERE number NOT IN
+        (SELECT file FROM kept UNION SELECT file FROM vectors WHERE image IN (SELECT number FROM kept))
+    """
+    unused = [name for (name,) in base.execute(query, (json.dumps(list(needed)),))]
     names = {name for (name,) in base.execute("SELECT name FROM files")}
     unnamed = [path.name for path in (store.folder / "files").glob("*") if path.name not in names]
     return sorted(unused + [name for name in unnamed if OURS.fullmatch(name)])
