@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from driftline.curate.core.errors import BadInput, DriftlineError, MissingFile, reason
+from driftline.curate.core.late import pa, pq
 from driftline.curate.core.system import claimed, lock, open_folder, remove_unclaimed, sync_folder
 
-if TYPE_CHECKING:  # imported where they are used: a command's help needs neither
+if TYPE_CHECKING:  # imported where it is used: a command's help does not need it
     import numpy.typing as npt
-    import pyarrow as pa
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 DOCUMENT = 256 << 20  # bytes of a JSON or YAML document, which is read as a whole
@@ -194,8 +194,6 @@ def write_parquet(
 
 
 def _write_table(table: "pa.Table", file: IO[Any], columns: Any = True, compression: str = "zstd") -> None:
-    import pyarrow.parquet as pq
-
     pq.write_table(table, file, compression=compression, row_group_size=65_536, use_dictionary=columns)
 
 

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.late import sparse
 
 Numbers = npt.NDArray[np.int64]
 Sides = npt.NDArray[np.bool_]
@@ -50,8 +51,6 @@ class Groups:
 
 def count_groups(strata: Sequence[npt.NDArray[Any]], group: Numbers) -> Groups:
     """strata: (N,) each, such as bucket and class. group: (N,) from 0."""
-    from scipy import sparse  # here: importing it takes longer than most commands
-
     cell = np.zeros(len(group), np.int64)
     columns = [np.zeros(len(group), np.int64)]
     for stratum in strata:
@@ -158,8 +157,6 @@ def _features(groups: Groups, free: Sides, share: float) -> tuple[Any, list[npt.
     Cells: one sample or 2 %. The whole and strata: one sample or .4 %. The number of groups of each size (factors of
     2): .3 standard deviations of a random draw.
     """
-    from scipy import sparse
-
     band = np.floor(np.log2(groups.size)).astype(np.int64)
     bands = sparse.csr_matrix((np.ones(len(band)), (np.arange(len(band)), band)))
     parts = [groups.counts, *groups.margins, bands]

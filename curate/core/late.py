@@ -8,11 +8,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import duckdb
+    import faiss
+    import jinja2
+    import open_clip
     import pandas as pd
     import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
     import timm
     import torch
-    from scipy import special
+    import yaml
+    from PIL import Image
+    from scipy import sparse, special
+    from torchvision import transforms
 else:
 
     class Late:
@@ -28,6 +37,14 @@ else:
         def __getattr__(self, attribute: str) -> Any:
             return getattr(self.module, attribute)
 
-    pa, pd, special, timm, torch = map(Late, ("pyarrow", "pandas", "scipy.special", "timm", "torch"))
+    duckdb, faiss, jinja2, open_clip, timm, torch, yaml = map(
+        Late, ("duckdb", "faiss", "jinja2", "open_clip", "timm", "torch", "yaml")
+    )
+    pa, pc, pd, pq = map(Late, ("pyarrow", "pyarrow.compute", "pandas", "pyarrow.parquet"))
+    sparse, special = Late("scipy.sparse"), Late("scipy.special")
+    Image, transforms = Late("PIL.Image"), Late("torchvision.transforms")
 
-__all__ = ["pa", "pd", "special", "timm", "torch"]
+__all__ = [
+    "Image", "duckdb", "faiss", "jinja2", "open_clip", "pa", "pc", "pd", "pq", "sparse", "special", "timm", "torch",
+    "transforms", "yaml",
+]  # fmt: skip

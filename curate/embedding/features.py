@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.executor import Executor, one_thread
+from driftline.curate.core.late import torch
 from driftline.curate.core.own_code import codes_of
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.encoders import Encoder, EncoderSpec
@@ -66,15 +67,11 @@ def features_with_store(
 def filled(tensor: Any) -> Any:
     """A batch of at least LEAST images: the first one is repeated. For small batches CPU libraries use other code with
     other last bits (on an AMD EPYC below 16); from LEAST on, an image's vector does not depend on its batch."""
-    import torch
-
     missing = LEAST - len(tensor)
     return tensor if missing <= 0 else torch.cat([tensor, tensor[:1].expand(missing, *tensor.shape[1:])])
 
 
 def _features(chunk: _Chunk) -> npt.NDArray[np.float16]:
-    import torch
-
     images, spec, batch = chunk
     encoder = spec.load()
     out = []

@@ -11,6 +11,7 @@ import numpy as np
 
 from driftline.curate.core.atomic_io import fingerprint, read_json, sha256_file
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile, available, not_loaded, reason
+from driftline.curate.core.late import timm, torch, transforms
 from driftline.curate.core.vectors import unit
 from driftline.curate.encoders import Encoder, Vectors
 from driftline.curate.encoders.weights import offline_copy
@@ -21,8 +22,6 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, as in t
 
 def resolve_device(device: str) -> str:
     """ "auto" → "cuda" if available, else "cpu". Raises BadConfig for a device that does not exist."""
-    import torch
-
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if device.startswith("cuda") and not torch.cuda.is_available():
@@ -42,8 +41,6 @@ class Prepare:
 
     def __call__(self, image: Any) -> Any:
         """The input tensor of one image."""
-        import torch
-
         transformed = self.transform(image)
         return torch.from_numpy(np.array(transformed)).permute(2, 0, 1) if self.to_pixels else transformed
 
@@ -64,8 +61,6 @@ class Network:
 
     def images(self, batch: Any) -> Vectors:
         """uint8 or float32 (N, 3, H, W) → (N, D) float32, unit length."""
-        import torch
-
         with torch.inference_mode():
             x = batch.to(self.device, non_blocking=True)
             if x.dtype == torch.uint8:
@@ -86,13 +81,12 @@ def split_transform(transform: Any) -> tuple[Callable[[Any], Any], list[float] |
     are RGB: without open_clip's conversion to it, a process that decodes need not import that package, which takes
     seconds.
     """
-    from torchvision.transforms import Compose, Normalize, ToTensor
-
     steps = list(getattr(transform, "transforms", []))
-    if len(steps) < 2 or not isinstance(steps[-2], ToTensor) or not isinstance(steps[-1], Normalize):
+    ends = (transforms.ToTensor, transforms.Normalize)
+    if len(steps) < 2 or not all(map(isinstance, steps[-2:], ends)):
         return transform, None, None
     on_image = [s for s in steps[:-2] if not _to_rgb(s)]
-    return Compose(on_image), [float(v) for v in steps[-1].mean], [float(v) for v in steps[-1].std]
+    return transforms.Compose(on_image), [float(v) for v in steps[-1].mean], [float(v) for v in steps[-1].std]
 
 
 def _to_rgb(step: Any) -> bool:
@@ -114,9 +108,6 @@ class Backbone(Network, Encoder):
     """
 
     def __init__(self, model: str, weights: str | None = None, device: str = "auto", precision: str = "auto") -> None:
-        import timm
-        from torchvision import transforms
-
         if model not in (models := timm.list_models()):
             raise BadConfig(f"There is no backbone {model!r} in timm.", available(model, models))
         if weights is None:
@@ -143,9 +134,6 @@ def loaded(model: str, weights: str, make: Callable[..., Any], new: int = 0) -> 
     a new classifier, are not loaded from a file. Raises MissingFile for what is no file and no tag, Unreachable within
     seconds for a tag whose weights are not here, BadInput as `load_checkpoint`.
     """
-    import timm
-    from timm.models import get_pretrained_cfg
-
     if (Path(weights) / "pretrain.json").is_file():
         weights = pretrained(Path(weights), model)[1]
     if Path(weights).is_file():
@@ -157,7 +145,7 @@ def loaded(model: str, weights: str, make: Callable[..., Any], new: int = 0) -> 
         known = ", ".join(tag.partition(".")[2] for tag in tags)
         problem = f"There is no file {weights}, and timm has no such weights of {model}."
         raise MissingFile(problem, f"Expected a checkpoint (.pt, .pth or .safetensors), or one of: {known or 'none'}.")
-    config = get_pretrained_cfg(name)
+    config = timm.models.get_pretrained_cfg(name)
     copy = offline_copy(str(config and config.hf_hub_id), ("model.safetensors", "pytorch_model.bin"))
     try:
         return make(name, pretrained=True, pretrained_cfg_overlay={"file": copy} if copy else None)
@@ -167,10 +155,7 @@ def loaded(model: str, weights: str, make: Callable[..., Any], new: int = 0) -> 
 
 def create(name: str, size: int, **settings: Any) -> Any:
     """A timm network without its head, for images of `size` pixels. Raises BadConfig if it takes other ones only."""
-    import timm
-    from timm.models import get_pretrained_cfg
-
-    config = get_pretrained_cfg(name)
+    config = timm.models.get_pretrained_cfg(name)
     if config is not None and config.fixed_input_size and config.input_size[-1] != size:
         settings["dynamic_img_size"] = True  # a transformer whose positions are interpolated
     try:
@@ -199,8 +184,6 @@ def load_checkpoint(network: Any, path: Path, new: int = 0) -> None:
 
     Raises BadInput if a layer is missing or has another shape, because the network would be partly random.
     """
-    import torch
-
     check_weights(path)
     try:
         if path.suffix == ".safetensors":

@@ -6,6 +6,7 @@ from typing import Any
 
 from driftline.curate.core.atomic_io import fingerprint, sha256_file
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile, available, reason
+from driftline.curate.core.late import open_clip, torch
 from driftline.curate.core.vectors import unit
 from driftline.curate.encoders import Encoder, Vectors
 from driftline.curate.encoders.backbone import Network, resolve_device
@@ -22,9 +23,6 @@ class Clip(Network, Encoder):
 
     def __init__(self, model: str, weights: str | None = None, device: str = "auto", precision: str = "auto") -> None:
         check_weights(model, weights)  # before the imports, which take seconds
-        import open_clip
-        import torch
-
         device = resolve_device(device)
         name, source = self._resolve(model, weights)
         try:
@@ -48,8 +46,6 @@ class Clip(Network, Encoder):
 
     @staticmethod
     def _resolve(model: str, weights: str | None) -> tuple[str, str | None]:
-        import open_clip
-
         if Path(model).is_dir():
             if not (Path(model) / "open_clip_config.json").is_file():
                 raise MissingFile(f"The folder {model} holds no open_clip_config.json.", "", "Check embed.model.")
@@ -80,8 +76,6 @@ class Clip(Network, Encoder):
 
     def texts(self, texts: Sequence[str]) -> Vectors:
         """N texts → (N, D) float32, unit length; the part that `truncated` returns is not read."""
-        import torch
-
         with torch.inference_mode():
             tokens = self._tokenize(list(texts)).to(self.device)
             return unit(self._model.encode_text(tokens).float().cpu().numpy())

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 from driftline.curate.core.atomic_io import write_text
 from driftline.curate.core.errors import BadConfig, UnknownName, Unreachable, available, did_you_mean, reason
+from driftline.curate.core.late import yaml
 
 UNKNOWN = "unknown"
 FILE = "seen.yaml"  # of a model's folder: trained_until, data, source
@@ -66,8 +67,6 @@ def seen(kind: str, model: str, weights: str | None = None) -> Seen:
 
 def declared(path: Path) -> Seen:
     """What a file with `trained_until`, `data` and `source` says. Raises BadConfig for other contents."""
-    import yaml
-
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeError, yaml.YAMLError) as error:
@@ -83,8 +82,6 @@ def declared(path: Path) -> Seen:
 
 def write_seen(folder: Path, seen: Seen) -> None:
     """Write `seen.yaml` beside a model's weights."""
-    import yaml
-
     names = {"trained_until": seen.trained_until, "data": seen.data, "source": seen.source}
     write_text(folder / FILE, yaml.safe_dump(names, sort_keys=False, allow_unicode=True))
 

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import sha256_file, write_bytes, write_json, write_parquet, write_text, writing
 from driftline.curate.core.errors import BadInput
+from driftline.curate.core.late import torch
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.foreign.documents import read_text
 from driftline.curate.foreign.escaping import image_folders_readme
@@ -36,8 +37,6 @@ LOADABLE = "moco_b0"  # the only name of features that both old data names of Av
 
 def clear(release: Release, out: Path) -> dict[str, int]:
     """CLEAR's folders, file lists, splits and feature tensors, for Avalanche's loader."""
-    import torch
-
     training = out / "training_folder"
     rows = list(rows_of(release.table, "id", "bucket", "class", "label", "member"))
     paths = {id_: f"labeled_images/{b}/{label:03d}/{member}" for id_, b, _, label, member in rows}

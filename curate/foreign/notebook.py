@@ -8,12 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from jinja2 import Template
 
 from driftline.curate.core.errors import BadInput
+from driftline.curate.core.late import jinja2
 from driftline.curate.foreign.images import as_rgb, open_image
 
 EDGE = 48  # pixels of a thumbnail
@@ -68,13 +65,10 @@ def table(title: str, heads: Sequence[object], rows: Sequence[Sequence[object]],
 
 
 @cache
-def _template() -> "Template":
-    from jinja2 import Environment, StrictUndefined
-
+def _template() -> "jinja2.Template":
     text = files("driftline.curate.foreign").joinpath("templates/table.html.j2").read_text(encoding="utf-8")
-    return Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True).from_string(
-        text
-    )
+    rules = {"undefined": jinja2.StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
+    return jinja2.Environment(autoescape=True, **rules).from_string(text)
 
 
 def _side(cells: Sequence[object]) -> str:

@@ -6,6 +6,8 @@ import warnings
 from itertools import islice
 from typing import Any
 
+from driftline.curate.core.late import Image
+
 SUFFIXES = {".arw", ".cr2", ".cr3", ".dng", ".nef", ".orf", ".pef", ".raf", ".rw2", ".srw"}
 NO_PREVIEW = "a RAW file without a JPEG preview: convert it to JPEG"
 TIFF = (b"II*\0", b"MM\0*")
@@ -78,8 +80,6 @@ def _jpeg(data: bytes, start: int) -> tuple[int, int, int] | None:
 
 def _described(jpeg: bytes, raw: bytes) -> bytes:
     """The JPEG with tags of the RAW file, if it has none of its own."""
-    from PIL import Image
-
     copied = Image.Exif()
     try:
         with warnings.catch_warnings(), Image.open(io.BytesIO(jpeg)) as image:
@@ -99,8 +99,6 @@ def _described(jpeg: bytes, raw: bytes) -> bytes:
 
 def details(file: Any) -> Any:
     """EXIF of an opened RAW file: its own tags or, if it is not like TIFF, those of its preview; None: neither."""
-    from PIL import Image
-
     head = file.read(HEAD)
     if head.startswith((*TIFF, *LIKE_TIFF)):
         exif = Image.Exif()

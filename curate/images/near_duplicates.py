@@ -8,16 +8,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from driftline.curate.core.late import Image, faiss, sparse, torch
 from driftline.curate.foreign.images import as_rgb, open_image
-
-if TYPE_CHECKING:
-    import torch
-    from PIL import Image
 
 Hashes = npt.NDArray[np.uint64]
 Pairs = npt.NDArray[np.int64]
@@ -31,12 +28,9 @@ FEW_BITS = 6  # with more bits the parts of a hash are too short to be selective
 
 def perceptual_hashes(batch: "torch.Tensor") -> Hashes:
     """uint8 torch tensor (N, 3, H, W) → (N,) uint64."""
-    import torch
-    from torch.nn.functional import adaptive_avg_pool2d
-
     weights = torch.tensor([0.299, 0.587, 0.114]).view(1, 3, 1, 1)
     luma = (batch.float() * weights).sum(1, keepdim=True)
-    small = adaptive_avg_pool2d(luma, SIDE)[:, 0].double().numpy()
+    small = torch.nn.functional.adaptive_avg_pool2d(luma, SIDE)[:, 0].double().numpy()
     cosine = _dct()
     low = (cosine @ small @ cosine.T)[:, :LOW, :LOW].reshape(len(small), LOW * LOW)
     bits = low > np.median(low, axis=1, keepdims=True)
@@ -50,9 +44,6 @@ def thumbnail(data: bytes, decoded: "Image.Image | None" = None) -> "torch.Tenso
     decoded: the image in RGB, where it is at hand; it is used where it is what would be decoded here. JPEG decoders
     give a small image at little cost. Every hash must use this function: other decoding gives other bits.
     """
-    import torch
-    from PIL import Image
-
     if decoded is None or min(decoded.size) >= 2 * THUMB:  # others are decoded as they are
         with open_image(data, "An image") as image:
             whole = image.size
@@ -65,8 +56,6 @@ def thumbnail(data: bytes, decoded: "Image.Image | None" = None) -> "torch.Tenso
 
 def hashes_of(images: Iterable[bytes]) -> Hashes:
     """(N,) perceptual hashes of encoded images."""
-    import torch
-
     small, hashes = map(thumbnail, images), [np.zeros(0, np.uint64)]
     while block := list(islice(small, BLOCK)):
         hashes.append(perceptual_hashes(torch.stack(block)))
@@ -110,8 +99,6 @@ def _pairs(values: Hashes, bits: int) -> Pairs:
 
 def _pairs_by_all(values: Hashes, bits: int) -> Pairs:
     """Compare every hash with every other."""
-    import faiss
-
     codes = np.ascontiguousarray(values.view(np.uint8).reshape(-1, 8))
     index = faiss.IndexBinaryFlat(64)
     index.add(codes)
@@ -168,10 +155,8 @@ def pairs_by_cosine(vectors: npt.NDArray[np.float32], least: float, block: int =
 
 def group_pairs(pairs: Pairs, n: int) -> npt.NDArray[np.int64]:
     """(n,) int64 group of each item: the smallest index that it is linked with, directly or through others."""
-    from scipy.sparse import coo_array, csgraph  # here: importing it takes longer than most commands
-
-    graph = coo_array((np.ones(len(pairs), bool), (pairs[:, 0], pairs[:, 1])), shape=(n, n))
-    labels = csgraph.connected_components(graph, directed=False)[1]
+    graph = sparse.coo_array((np.ones(len(pairs), bool), (pairs[:, 0], pairs[:, 1])), shape=(n, n))
+    labels = sparse.csgraph.connected_components(graph, directed=False)[1]
     _, first, group = np.unique(labels, return_index=True, return_inverse=True)
     return np.asarray(first[group], np.int64)
 

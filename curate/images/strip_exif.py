@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 
+from driftline.curate.core.late import Image
 from driftline.curate.foreign.images import FIRST, ORIENTATION, open_bytes, open_image, prepared
 from driftline.curate.images import changes
 from driftline.curate.images.changes import as_plain
@@ -111,9 +112,7 @@ def _segments(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
 
 def _orientation(tiff: bytes) -> int | None:
     """The orientation (1 to 8) in an EXIF block, or None."""
-    from PIL.Image import Exif
-
-    exif = Exif()
+    exif = Image.Exif()
     with suppress(Exception), warnings.catch_warnings():  # Pillow raises many kinds for damaged tags
         warnings.simplefilter("ignore")
         exif.load(tiff)

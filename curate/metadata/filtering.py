@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 from driftline.curate.core.atomic_io import TEMPORARY, write_parquet
 from driftline.curate.core.errors import BadConfig, reason
 from driftline.curate.core.executor import Executor
+from driftline.curate.core.late import duckdb
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.foreign.http import one_address
 from driftline.curate.metadata.schema import REJECTS, REPEATED, TABLE, as_mask, whole
@@ -93,8 +94,6 @@ def latest_of(table: pa.Table) -> pa.Array:
 
 def fails(table: pa.Table, where: str) -> pa.Array:
     """Rows for which the expression is false or null. Raises BadConfig if DuckDB cannot read it."""
-    import duckdb
-
     base = duckdb.connect(config={"threads": "1"})
     try:
         base.register("photos", table)
@@ -203,8 +202,6 @@ def late_rows(marks: Sequence[Path], settings: FilterSettings, scratch: Path) ->
     Of the good rows, the first of each id is kept, and of these the first `per_user` of each user. DuckDB limits the
     memory and spills to `scratch`.
     """
-    import duckdb
-
     query = """
         WITH good AS (SELECT * FROM read_parquet($marks) WHERE reason IS NULL),
         ids AS (SELECT id FROM good GROUP BY id HAVING count(*) > 1),

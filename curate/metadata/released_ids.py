@@ -11,6 +11,7 @@ from pathlib import Path
 
 from driftline.curate.core.atomic_io import csv_text, sweep_file, writing
 from driftline.curate.core.errors import BadConfig
+from driftline.curate.core.late import pc, pq
 from driftline.curate.metadata.columns import id_of_address, safe_id
 
 FILE = "released_ids.csv"
@@ -35,9 +36,6 @@ def assign_ids(root: Path, members: Path, table: Sequence[Path], own: bool) -> d
     members: Parquet table of all images of a run. table: parts with path and url of each. own: whether ids are the
     source's own, so that only those of rows without one are replaced.
     """
-    import pyarrow.compute as pc
-    import pyarrow.parquet as pq
-
     sweep_file(root / FILE)
     before = released_ids(root)
     images = pq.read_table(members, columns=["id", "sha256", "source_sha256"])
@@ -69,9 +67,6 @@ def _free(name: str, taken: set[str]) -> str:
 
 def _of_places(part: Path) -> Iterable[str]:
     """Ids of a part of the table that were made from the row's path or address."""
-    import pyarrow.compute as pc
-    import pyarrow.parquet as pq
-
     from driftline.curate.core.parsing import rows_of
 
     table = pq.read_table(part, columns=["id", "path", "url"])

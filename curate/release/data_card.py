@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Literal
 
+from driftline.curate.core.late import jinja2, yaml
 from driftline.curate.images.changes import KINDS, alters, kinds_of
 from driftline.curate.release.licences import NOT_STATED, Entry, hub_licences, labels, listed
 from driftline.curate.release.selection import absences
@@ -70,10 +71,8 @@ def missing_sections(text: str | None) -> list[str]:
 def card(facts: Mapping[str, Any], layout: Literal["webdataset", "parquet"] = "webdataset") -> str:
     """Content of `release.json` → README.md with the YAML header of the Hugging Face Hub. layout: of the release's
     files. The sections come from `provenance.judgement` (Markdown)."""
-    from jinja2 import Environment, StrictUndefined
-
     text = files("driftline.curate.release").joinpath("templates/card.md.j2").read_text(encoding="utf-8")
-    environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["md"] = plain
     judgement = facts["provenance"].get("judgement")
     complete: dict[str, Any] = {"answers": {}, "file_changes": {}, **facts, "provenance": _ordered(facts)}
@@ -143,8 +142,6 @@ def section_text(judgement: str | None) -> Callable[[str], str]:
 
 def _licence_header(entries: Sequence[Entry]) -> str:
     """The keys of the header about licences: identifiers of the Hub; `licences` lists them as Croissant does."""
-    import yaml
-
     hub = hub_licences(entries)
     other = {"license_name": "per-image", "license_link": "ATTRIBUTION.csv"} if "other" in hub else {}
     header = {"license": hub[0] if len(hub) == 1 else hub, **other, "licences": labels(entries)}

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import writing
 from driftline.curate.core.errors import without_secrets
+from driftline.curate.core.late import duckdb
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.embedding.vector_store import parts, vectors_of
 from driftline.curate.images.near_duplicates import SURE_BITS, near_stored
@@ -131,8 +132,6 @@ def write_unlabelled(
     number of photos left out. names: id → id in the release, where it is another one. Memory does not grow with the
     collection.
     """
-    import duckdb
-
     n, left = 0, Counter[str]()
     with (
         duckdb.connect() as base,

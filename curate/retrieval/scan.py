@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.errors import BadInput
+from driftline.curate.core.late import torch
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.core.system import read_into
 from driftline.curate.embedding.vector_store import Ints, Store, VectorFile
@@ -92,8 +93,6 @@ def _windows(store: Store, low: int, high: int, rows: int) -> list[Window]:
 
 def scan(job: tuple[State, int, int]) -> None:
     """Multiply the rows of a range by all queries, window by window, and list what may be among the best."""
-    import torch
-
     torch.set_num_threads(1)  # of this thread: the ranges are the parallelism
     state, low, high = job
     position = np.full(max([*state.asked, 0]) + 2, len(state.asked), np.int32)
@@ -123,8 +122,6 @@ class Scanner:
     """The buffers of one thread."""
 
     def __init__(self, state: State, queries: Any, rows: int) -> None:
-        import torch
-
         self.state, self.queries = state, queries
         self.doubles = state.queries.astype(np.float64)
         self.bounds = np.array([*state.groups, len(queries)], np.int64)
@@ -147,8 +144,6 @@ class Scanner:
 
     def load(self, vectors: VectorFile, first: int, end: int, order: Ints, start: int) -> None:
         """Read the rows first to end of a file; order: those that are asked, sorted by bucket."""
-        import torch
-
         n, raw, self.widened = end - first, self.raw[vectors.dtype], False
         item = raw.element_size() * raw.shape[1]
         view = raw.numpy().reshape(-1).view(np.uint8).data
@@ -172,8 +167,6 @@ class Scanner:
 
     def products(self, low: int, high: int) -> Vectors:
         """(high - low, n) highest products of each concept's queries with the rows, in order of the buckets."""
-        import torch
-
         first, last = int(self.bounds[low]), int(self.bounds[high])
         if self.many:
             out = self.product[: (last - first) * len(self.rows)].view(last - first, len(self.rows))
@@ -270,8 +263,6 @@ def _dots(
 ) -> Vectors:
     """(n,) exact scores of pairs of a row of x and a concept: sums in float64, each in an order of its own width alone,
     so that they do not depend on which pairs are scored together."""
-    import torch
-
     key, inverse = np.unique(rows * (len(bounds) - 1) + concepts, return_inverse=True)  # sorted by row, none twice
     row, concept = np.divmod(key, len(bounds) - 1)
     sizes = np.diff(bounds)[concept]

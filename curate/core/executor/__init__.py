@@ -19,6 +19,7 @@ from typing import Any, Literal, TypeVar
 
 from driftline.curate.core.errors import BadConfig, DriftlineError
 from driftline.curate.core.executor.clusters import run_on_ray, run_on_slurm
+from driftline.curate.core.late import torch
 from driftline.curate.core.system import ATTEMPTS, LINUX, busy_cores, children, collect_rarely, cores, how_it_ended
 
 T = TypeVar("T")
@@ -106,8 +107,6 @@ def visible_gpus() -> list[str]:
     """The GPUs that this process may use, in the notation of CUDA_VISIBLE_DEVICES."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
-        import torch
-
         return [str(i) for i in range(torch.cuda.device_count())]
     return [gpu.strip() for gpu in visible.split(",") if gpu.strip()]
 
@@ -180,8 +179,6 @@ def idle_cores() -> AbstractContextManager[int]:
 
 @contextmanager
 def _threads(number: int) -> Iterator[int]:
-    import torch
-
     before = torch.get_num_threads()
     torch.set_num_threads(number)
     try:

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from warnings import catch_warnings, simplefilter
 
+from driftline.curate.core.late import Image
+
 SIDECAR = 1 << 20  # bytes of a photo's sidecar that are read
 EPOCH = datetime(1970, 1, 1)
 DAY = 86_400  # seconds
@@ -197,8 +199,6 @@ def _offset(text: str) -> int | None:
 
 def exif(path: Path) -> Tags:
     """What the EXIF of a photo says."""
-    from PIL import Image
-
     with catch_warnings(record=True) as caught:
         simplefilter("always")
         with Image.open(path) as image:

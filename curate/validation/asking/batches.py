@@ -22,6 +22,7 @@ from driftline.curate.core.atomic_io import (
     write_text,
 )
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
+from driftline.curate.core.late import jinja2
 from driftline.curate.core.seeding import name_for, rng_for
 from driftline.curate.foreign.delimited import csv_rows
 from driftline.curate.retrieval.settings import BACKGROUND, Concept
@@ -45,11 +46,9 @@ def question_html(concepts: Sequence[Concept], alone: bool = True) -> str:
     above" exclude the others by itself; a page that forbids such code has its own script. Concept texts are escaped;
     `$` is removed, so that no template engine finds a variable.
     """
-    from jinja2 import Environment
-
     template = files("driftline.curate.validation").joinpath("templates/question.html.j2").read_text(encoding="utf-8")
     options = [(c.name, c.option, c.examples) for c in concepts]
-    page = Environment(autoescape=True).from_string(template).render(options=options, nothing=NONE, alone=alone)
+    page = jinja2.Environment(autoescape=True).from_string(template).render(options=options, nothing=NONE, alone=alone)
     return page.replace("@@image_url@@", "${image_url}")
 
 
