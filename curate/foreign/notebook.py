@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 from driftline.curate.core.errors import BadInput
 from driftline.curate.core.late import jinja2
@@ -67,7 +68,7 @@ def table(title: str, heads: Sequence[object], rows: Sequence[Sequence[object]],
 @cache
 def _template() -> "jinja2.Template":
     text = files("driftline.curate.foreign").joinpath("templates/table.html.j2").read_text(encoding="utf-8")
-    rules = {"undefined": jinja2.StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
+    rules: dict[str, Any] = {"undefined": jinja2.StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
     return jinja2.Environment(autoescape=True, **rules).from_string(text)
 
 
