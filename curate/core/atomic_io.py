@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from driftline.curate.core.errors import BadInput, DriftlineError, MissingFile, reason
-from driftline.curate.core.late import pa, pq
+from driftline.curate.core.late import np, pa, pq
 from driftline.curate.core.system import claimed, lock, open_folder, remove_unclaimed, sync_folder
 
 if TYPE_CHECKING:  # imported where it is used: a command's help does not need it
@@ -208,8 +208,6 @@ def write_secret(path: Path, value: Any) -> None:
 
 def write_array(path: Path, array: "npt.NDArray[Any]") -> None:
     """Write a `.npy` file (no pickle), completely or not at all."""
-    import numpy as np
-
     with writing(path) as file:
         np.save(file, np.ascontiguousarray(array), allow_pickle=False)
 

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import duckdb
     import faiss
+    import huggingface_hub
     import jinja2
+    import numpy as np
     import open_clip
     import pandas as pd
     import pyarrow as pa
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     import timm
     import torch
     import yaml
+    from botocore import exceptions
     from PIL import Image
     from scipy import sparse, special
     from torchvision import transforms
@@ -37,14 +40,15 @@ else:
         def __getattr__(self, attribute: str) -> Any:
             return getattr(self.module, attribute)
 
-    duckdb, faiss, jinja2, open_clip, timm, torch, yaml = map(
-        Late, ("duckdb", "faiss", "jinja2", "open_clip", "timm", "torch", "yaml")
+    duckdb, faiss, huggingface_hub, jinja2, open_clip, timm, torch, yaml = map(
+        Late, ("duckdb", "faiss", "huggingface_hub", "jinja2", "open_clip", "timm", "torch", "yaml")
     )
-    pa, pc, pd, pq = map(Late, ("pyarrow", "pyarrow.compute", "pandas", "pyarrow.parquet"))
+    np, pa, pc, pd, pq = map(Late, ("numpy", "pyarrow", "pyarrow.compute", "pandas", "pyarrow.parquet"))
+    exceptions = Late("botocore.exceptions")
     sparse, special = Late("scipy.sparse"), Late("scipy.special")
     Image, transforms = Late("PIL.Image"), Late("torchvision.transforms")
 
 __all__ = [
-    "Image", "duckdb", "faiss", "jinja2", "open_clip", "pa", "pc", "pd", "pq", "sparse", "special", "timm", "torch",
-    "transforms", "yaml",
+    "Image", "duckdb", "exceptions", "faiss", "huggingface_hub", "jinja2", "np", "open_clip", "pa", "pc", "pd", "pq",
+    "sparse", "special", "timm", "torch", "transforms", "yaml",
 ]  # fmt: skip

@@ -16,6 +16,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
+from driftline.curate.core.late import yaml
+
 
 @dataclass(frozen=True)
 class Stages:
@@ -144,8 +146,6 @@ def value_of(text: str) -> Any:
     >>> value_of("1e-3"), value_of("3"), value_of("true"), value_of("dynamic:0.5"), value_of("[1, 2]"), value_of("[")
     (0.001, 3, True, 'dynamic:0.5', [1, 2], '[')
     """
-    import yaml
-
     try:
         value = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError):  # no YAML, or a date that does not exist

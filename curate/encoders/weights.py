@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from driftline.curate.core.atomic_io import write_text
 from driftline.curate.core.errors import BadConfig, UnknownName, Unreachable, available, did_you_mean, reason
-from driftline.curate.core.late import yaml
+from driftline.curate.core.late import huggingface_hub, open_clip, yaml
 
 UNKNOWN = "unknown"
 FILE = "seen.yaml"  # of a model's folder: trained_until, data, source
@@ -150,17 +150,13 @@ def repository_of(model: str, tag: str | None) -> str | None:
         return model.removeprefix("hf-hub:").partition("@")[0]
     if f"{model}:{tag}" in KNOWN:
         return KNOWN[f"{model}:{tag}"].repository
-    import open_clip
-
     config = open_clip.get_pretrained_cfg(model, tag) if tag else {}
     return "/".join(str(config.get("hf_hub", "")).split("/")[:2]) or None
 
 
 def is_here(repository: str, files: Sequence[str] = FILES) -> bool:
     """Whether one of these files of a repository is in this machine's cache of the hub."""
-    from huggingface_hub import try_to_load_from_cache
-
-    return any(isinstance(try_to_load_from_cache(repository, file), str) for file in files)
+    return any(isinstance(huggingface_hub.try_to_load_from_cache(repository, file), str) for file in files)
 
 
 def within(seconds: float, work: Callable[[], bool]) -> bool:
@@ -182,11 +178,11 @@ def hub() -> str:
 def hub_answers() -> bool:
     """Whether weights can be downloaded now: by one request without a repetition, because the libraries that load
     models repeat each of theirs for minutes."""
-    from huggingface_hub import constants, get_session
+    from huggingface_hub import constants
 
     def answers() -> bool:
         with suppress(Exception):  # of the network, of whatever library
-            return int(get_session().head(constants.ENDPOINT, timeout=PATIENCE).status_code) < 500
+            return int(huggingface_hub.get_session().head(constants.ENDPOINT, timeout=PATIENCE).status_code) < 500
         return False
 
     return not constants.HF_HUB_OFFLINE and within(PATIENCE, answers)
@@ -195,11 +191,10 @@ def hub_answers() -> bool:
 def offline_copy(model: str, files: Sequence[str]) -> str | None:
     """The first of these files of a model on the hub that is in this machine's cache, if the hub does not answer; None
     if it does, or would not know such a name. Raises Unreachable within seconds if the model can come from neither."""
-    from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
     try:
-        found = [try_to_load_from_cache(model, file) for file in files]
+        found = [huggingface_hub.try_to_load_from_cache(model, file) for file in files]
     except HFValidationError:
         return None
     if hub_answers():
@@ -242,13 +237,12 @@ def download(name: str, out: Path | None = None) -> list[Path]:
     weights = KNOWN[name]
     if not hub_answers():
         raise unreachable(weights.model, weights.tag, f"{urlsplit(hub()).hostname} does not answer")
-    from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError
 
     def one(file: str) -> Path:
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
-        return Path(hf_hub_download(weights.repository, file, local_dir=out))
+        return Path(huggingface_hub.hf_hub_download(weights.repository, file, local_dir=out))
 
     try:
         files = [one(CONFIG)]

@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from driftline.curate.core.errors import BadInput, DriftlineError, reason
+from driftline.curate.core.late import Image, np
 from driftline.curate.foreign.limits import DECODING, FRAME_PIXELS, FRAMES
 
 if TYPE_CHECKING:  # settings are read without numpy
-    import numpy as np
     import numpy.typing as npt
-    from PIL.Image import Image
 
 PREPARATION = 2
 """version of `prepared`: raised when it gives other pixels. 1: as stored (never upright, transparency and 16 bits cut
@@ -55,7 +54,7 @@ class NotRGB(BadInput):
 class Picture:
     """An image as people see it."""
 
-    image: "Image"
+    image: "Image.Image"
     """decoded, RGB"""
     steps: tuple[str, ...] = ()
     """what was done to the stored pixels, in words"""
@@ -68,7 +67,7 @@ class Picture:
 
 
 @contextmanager
-def open_image(source: bytes | Path, what: object) -> "Iterator[Image]":
+def open_image(source: bytes | Path, what: object) -> "Iterator[Image.Image]":
     """A Pillow image, for the block in which it is decoded. what: its name, for messages.
 
     Raises BadInput for bytes that are no image, whatever the decoder says, and for an image whose pixels times scans
@@ -88,41 +87,37 @@ def open_image(source: bytes | Path, what: object) -> "Iterator[Image]":
         raise BadInput(f"{what} cannot be decoded ({reason(error)}).", "Expected an image.") from None
 
 
-def open_bytes(data: bytes) -> "Image":
+def open_bytes(data: bytes) -> "Image.Image":
     """A Pillow image, opened by the decoder that its first bytes name. Raises as Pillow does, and BadInput for a format
     whose extra is not installed."""
-    import PIL.Image
-
     kind = kind_of(data)
     if (missing := missing_extra(kind)) is not None:
         raise BadInput("The image cannot be read.", "Expected a format that is installed.", f"{missing[1]}.")
     if kind is None:  # a rare format of Pillow's own; what extras have registered must not matter
-        PIL.Image.init()
-    kinds = [name for name in PIL.Image.ID if name not in ("HEIF", "JXL")] if kind is None else [kind]
-    return PIL.Image.open(io.BytesIO(data), formats=kinds)
+        Image.init()
+    kinds = [name for name in Image.ID if name not in ("HEIF", "JXL")] if kind is None else [kind]
+    return Image.open(io.BytesIO(data), formats=kinds)
 
 
-def as_rgb(image: "Image") -> "Image":
+def as_rgb(image: "Image.Image") -> "Image.Image":
     """An opened image in RGB, decoded and upright: the one place that says how."""
     return prepared(image).image
 
 
-def read_rgb(source: bytes | Path, what: object) -> "Image":
+def read_rgb(source: bytes | Path, what: object) -> "Image.Image":
     """An image in RGB, decoded and upright. Raises as `open_image`."""
     with open_image(source, what) as image:
         return as_rgb(image)
 
 
-def square(image: "Image", edge: int) -> "npt.NDArray[np.uint8]":
+def square(image: "Image.Image", edge: int) -> "npt.NDArray[np.uint8]":
     """(edge, edge, 3): an opened image in RGB, its shorter edge resized to `edge`, the centre cropped."""
-    import numpy as np
-    from PIL.Image import Resampling
     from PIL.ImageOps import fit
 
-    return np.asarray(fit(as_rgb(image), (edge, edge), Resampling.BICUBIC))
+    return np.asarray(fit(as_rgb(image), (edge, edge), Image.Resampling.BICUBIC))
 
 
-def prepared(image: "Image") -> Picture:
+def prepared(image: "Image.Image") -> Picture:
     """An opened image as people see it: of several frames the first that is not blank, in RGB, upright.
 
     Transparent parts show white. Grey of 9 to 16 bits is scaled from all that its bits can hold. CMYK is converted by
@@ -151,12 +146,12 @@ def prepared(image: "Image") -> Picture:
     return Picture(first.image, (FIRST, *first.steps), first.swapped)
 
 
-def _is_blank(image: "Image") -> bool:
+def _is_blank(image: "Image.Image") -> bool:
     """Whether all pixels have one colour."""
     return all(channel.getextrema()[0] == channel.getextrema()[1] for channel in image.split())
 
 
-def _frame(image: "Image") -> Picture:
+def _frame(image: "Image.Image") -> Picture:
     """The current frame."""
     turned = image.info.get("original_orientation") or 1  # by the decoder of HEIC
     turned = orientation_of(image) if image.format == "TIFF" else turned  # by Pillow, when it decodes
@@ -167,11 +162,10 @@ def _frame(image: "Image") -> Picture:
     if deep and image.mode not in GREY:
         steps.append(CUT)
     if orientation > 1:
-        from PIL.Image import Transpose
-
+        way = Image.Transpose
         ways = (
-            Transpose.FLIP_LEFT_RIGHT, Transpose.ROTATE_180, Transpose.FLIP_TOP_BOTTOM, Transpose.TRANSPOSE,
-            Transpose.ROTATE_270, Transpose.TRANSVERSE, Transpose.ROTATE_90,
+            way.FLIP_LEFT_RIGHT, way.ROTATE_180, way.FLIP_TOP_BOTTOM, way.TRANSPOSE, way.ROTATE_270, way.TRANSVERSE,
+            way.ROTATE_90,
         )  # fmt: skip
         rgb = rgb.transpose(ways[orientation - 2])
     if max(orientation, turned) > 1:
@@ -179,7 +173,7 @@ def _frame(image: "Image") -> Picture:
     return Picture(rgb, tuple(steps), orientation > 4)
 
 
-def orientation_of(image: "Image") -> int:
+def orientation_of(image: "Image.Image") -> int:
     """EXIF's orientation of an opened image: 2 to 8; 1 for upright, and where it is missing, damaged or another."""
     if image.format == "JXL":  # its decoder turns, and the copy in EXIF must not count (ISO/IEC 18181-1, D.3)
         return 1
@@ -191,7 +185,7 @@ def orientation_of(image: "Image") -> int:
     return 1
 
 
-def shown_alike(image: "Image") -> bool:
+def shown_alike(image: "Image.Image") -> bool:
     """Whether an opened image is one that every reader shows alike, by its header alone: most photos are not decoded to
     know it. False: `prepared` says."""
     still = image.format in ("JPEG", "PNG") and not getattr(image, "is_animated", False)
@@ -200,7 +194,7 @@ def shown_alike(image: "Image") -> bool:
     return still and plain and orientation_of(image) == 1
 
 
-def _colours(image: "Image") -> "tuple[Image, list[str]]":
+def _colours(image: "Image.Image") -> "tuple[Image.Image, list[str]]":
     """A decoded image in RGB, and what was done."""
     if image.mode in GREY:
         return _scaled(image)
@@ -217,13 +211,11 @@ def _colours(image: "Image") -> "tuple[Image, list[str]]":
     return image.convert("RGB"), []
 
 
-def _over_white(rgba: "Image") -> "Image":
-    import PIL.Image
-
-    return PIL.Image.alpha_composite(PIL.Image.new("RGBA", rgba.size, (*BEHIND, 255)), rgba).convert("RGB")
+def _over_white(rgba: "Image.Image") -> "Image.Image":
+    return Image.alpha_composite(Image.new("RGBA", rgba.size, (*BEHIND, 255)), rgba).convert("RGB")
 
 
-def _by_profile(image: "Image") -> "Image | None":
+def _by_profile(image: "Image.Image") -> "Image.Image | None":
     """A CMYK image in sRGB by its ICC profile; None without one that can be used."""
     profile = image.info.get("icc_profile")
     with suppress(Exception):  # a damaged profile, or one of other colours
@@ -235,11 +227,8 @@ def _by_profile(image: "Image") -> "Image | None":
     return None
 
 
-def _scaled(image: "Image") -> "tuple[Image, list[str]]":
+def _scaled(image: "Image.Image") -> "tuple[Image.Image, list[str]]":
     """Grey of 9 to 16 bits as RGB, by all that its bits can hold. Raises NotRGB for more bits and for floats."""
-    import numpy as np
-    import PIL.Image
-
     if not image.mode.startswith("I;16"):
         raise NotRGB("The image is grey in floats, or in whole numbers of 32 bits or with a sign.", "Expected 16 bits.")
     tags: Any = getattr(image, "tag_v2", {})
@@ -255,10 +244,10 @@ def _scaled(image: "Image") -> "tuple[Image, list[str]]":
     if isinstance(key := image.info.get("transparency"), int) and (clear := pixels == key).any():
         grey[clear] = 255
         steps.append(OPAQUE)
-    return PIL.Image.fromarray(grey).convert("RGB"), steps
+    return Image.fromarray(grey).convert("RGB"), steps
 
 
-def work(data: bytes, image: "Image") -> str | None:
+def work(data: bytes, image: "Image.Image") -> str | None:
     """None for an image that may be decoded; else its size and number of scans.
 
     A decoder visits every pixel in each scan of a progressive JPEG: a file of some hundred kilobytes may hold a

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from driftline.curate.core.atomic_io import read_json, write_json
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, IntegrityError
+from driftline.curate.core.late import exceptions
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.settings import Form, Section
 from driftline.curate.core.system import sync_folder
@@ -46,10 +47,8 @@ class S3(Section):
 
 def code_of(error: BaseException) -> str:
     """The code of an error of S3, also where boto3 raises another one from it (uploads); "" of other errors."""
-    from botocore.exceptions import ClientError
-
-    inner = error if isinstance(error, ClientError) else error.__context__
-    return str(inner.response.get("Error", {}).get("Code", "")) if isinstance(inner, ClientError) else ""
+    inner = error if isinstance(error, exceptions.ClientError) else error.__context__
+    return str(inner.response.get("Error", {}).get("Code", "")) if isinstance(inner, exceptions.ClientError) else ""
 
 
 def client(settings: S3, keys: bool = False) -> Any:
@@ -58,7 +57,6 @@ def client(settings: S3, keys: bool = False) -> Any:
     import boto3
     from botocore import UNSIGNED
     from botocore.config import Config
-    from botocore.exceptions import ProfileNotFound
 
     signed = keys or settings.profile is not None
     options = Config(
@@ -67,7 +65,7 @@ def client(settings: S3, keys: bool = False) -> Any:
     )  # fmt: skip
     try:
         session = boto3.Session(profile_name=settings.profile, region_name=settings.region)
-    except ProfileNotFound:
+    except exceptions.ProfileNotFound:
         raise BadConfig(f"There is no AWS profile {settings.profile!r}.", "", "See ~/.aws/config.") from None
     if keys and session.get_credentials() is None:
         raise BadConfig("There are no AWS credentials.", "Expected a profile or AWS_… variables.", "Run aws configure.")
@@ -86,11 +84,9 @@ def fetch(uri: str, into: Path, settings: S3, run_log: RunLog) -> Path:
         raise BadInput(
             f"collection.path is {uri!r}.", "Expected s3://bucket/key, or s3://bucket/prefix/ for every file below it."
         )
-    from botocore.exceptions import BotoCoreError
-
     try:
         return _fetch_all(uri, bucket, key, into / bucket, settings, run_log)
-    except BotoCoreError as error:
+    except exceptions.BotoCoreError as error:
         raise DriftlineError(
             f"{uri} cannot be reached ({error}).",
             "Expected an S3 server.",
@@ -159,7 +155,6 @@ def _fetch_one(server: Any, place: dict[str, str], path: Path, settings: S3, run
 
 def _range(server: Any, wanted: dict[str, str], size: int, file: IO[bytes], tick: Callable[[int], None]) -> int:
     """Append the `size` bytes asked for to `file`; returns how many arrived before the connection ended."""
-    from botocore.exceptions import BotoCoreError
     from urllib3.exceptions import HTTPError
 
     received = 0
@@ -171,7 +166,7 @@ def _range(server: Any, wanted: dict[str, str], size: int, file: IO[bytes], tick
             tick(len(piece))
             if received >= size:
                 break
-    except (BotoCoreError, HTTPError, ConnectionError, TimeoutError):
+    except (exceptions.BotoCoreError, HTTPError, ConnectionError, TimeoutError):
         pass  # the next request continues at this byte
     return received
 
@@ -182,11 +177,9 @@ def _uri(place: dict[str, str]) -> str:
 
 def _call(uri: str, request: Callable[[], Any]) -> Any:
     """Send a request; errors of the server are raised as BadInput, IntegrityError or DriftlineError."""
-    from botocore.exceptions import ClientError
-
     try:
         return request()
-    except ClientError as error:
+    except exceptions.ClientError as error:
         code = code_of(error)
         if code in ("404", "NoSuchKey", "NoSuchBucket"):
             raise BadInput(f"There is no {uri}.", "Expected a file on S3.", "Check collection.path.") from None

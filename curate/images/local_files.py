@@ -7,16 +7,14 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from driftline.curate.core.errors import BadInput, reason
 from driftline.curate.core.files import Entry, code_of, keep, recall, seen_once, walk
+from driftline.curate.core.late import pa
 from driftline.curate.foreign.images import HEAD, kind_of, missing_extra
 from driftline.curate.foreign.names import one_form
 from driftline.curate.images import camera_raw
-
-if TYPE_CHECKING:  # the settings of a folder are read without it
-    import pyarrow as pa
 
 Keep = Callable[[int, bytes | None, str | None, str | None], None]  # row, bytes, reason if there are none, detail
 CELL = re.compile(r"(.+\.(?:parquet|arrow))#([^#]+)#([0-9]+)")
@@ -56,8 +54,6 @@ def read_local(part: "pa.Table", most: int, keep: Keep) -> None:
 
 def _read_cells(file: Path, column: str, wanted: list[tuple[int, int]], keep: Keep) -> None:
     """wanted: (row in the file, row of the table), sorted. One row group or batch is in memory at a time."""
-    import pyarrow as pa
-
     remaining = list(wanted)
     start = 0
     try:
@@ -77,8 +73,6 @@ def _read_cells(file: Path, column: str, wanted: list[tuple[int, int]], keep: Ke
 
 def _column(file: Path, column: str, wanted: list[int]) -> Iterator[Any]:
     """The column in row groups or batches; a row group without wanted rows is not read, only its length is known."""
-    import pyarrow as pa
-
     from driftline.curate.foreign.tables import BoundedParquet, check_offsets
 
     if file.suffix == ".parquet":

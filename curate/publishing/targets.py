@@ -11,16 +11,14 @@ import os
 import re
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, Unfinished, reason
+from driftline.curate.core.late import exceptions, huggingface_hub
 from driftline.curate.foreign.documents import sums_of
 from driftline.curate.foreign.http import limit_hub
-from driftline.curate.publishing import AGAIN, CONTINUE, SUMS, Plan, Published, Settings, other_content, token_of
-
-if TYPE_CHECKING:
-    from huggingface_hub import HfApi
 from driftline.curate.foreign.s3 import DENIED, S3, client, code_of
+from driftline.curate.publishing import AGAIN, CONTINUE, SUMS, Plan, Published, Settings, other_content, token_of
 
 DATASET: dict[str, Any] = {"repo_type": "dataset"}
 
@@ -34,9 +32,7 @@ def hub(plan: Plan, place: str, settings: Settings) -> Published:
     """
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", place):
         raise BadConfig(f"--to is 'hf:{place}'.", "Expected hf:USER/NAME.")
-    from huggingface_hub import HfApi
-
-    api = HfApi(settings.endpoint or os.environ.get("HF_ENDPOINT"), token=token_of(settings))
+    api = huggingface_hub.HfApi(settings.endpoint or os.environ.get("HF_ENDPOINT"), token=token_of(settings))
     limit_hub()
     try:
         api.create_repo(place, private=not settings.public, exist_ok=True, **DATASET)
@@ -49,9 +45,7 @@ def hub(plan: Plan, place: str, settings: Settings) -> Published:
     return published
 
 
-def _commit(api: "HfApi", plan: Plan, place: str) -> Published:
-    from huggingface_hub import CommitOperationAdd, CommitOperationDelete
-
+def _commit(api: "huggingface_hub.HfApi", plan: Plan, place: str) -> Published:
     info = api.repo_info(place, **DATASET)
     address = f"{api.endpoint}/datasets/{place}"
     before, version = _published(api, place, info.sha)
@@ -63,7 +57,10 @@ def _commit(api: "HfApi", plan: Plan, place: str) -> Published:
     gone = sorted(set(before) - set(plan.files))
     api.create_commit(
         place,
-        [*(CommitOperationAdd(name, plan.folder / name) for name in changed), *map(CommitOperationDelete, gone)],
+        [
+            *(huggingface_hub.CommitOperationAdd(name, plan.folder / name) for name in changed),
+            *map(huggingface_hub.CommitOperationDelete, gone),
+        ],
         commit_message=f"{plan.name} {plan.version}",
         parent_commit=info.sha,
         **DATASET,
@@ -71,7 +68,7 @@ def _commit(api: "HfApi", plan: Plan, place: str) -> Published:
     return Published(address, len(changed), len(gone), public=not info.private)
 
 
-def _published(api: "HfApi", place: str, revision: str | None) -> tuple[dict[str, str], str | None]:
+def _published(api: "huggingface_hub.HfApi", place: str, revision: str | None) -> tuple[dict[str, str], str | None]:
     """Checksums of the version that is there, and its number; ({}, None) if there is none of driftline."""
     from huggingface_hub.errors import RemoteEntryNotFoundError
 
@@ -114,7 +111,6 @@ def s3(plan: Plan, place: str, settings: Settings) -> Published:
     if not bucket:
         raise BadConfig(f"--to is 's3:{place}'.", "Expected s3:BUCKET/PREFIX.")
     from boto3.exceptions import Boto3Error
-    from botocore.exceptions import BotoCoreError, ClientError
 
     root = "/".join(filter(None, [prefix, plan.version])) + "/"
     address = f"s3://{bucket}/{root}"
@@ -136,7 +132,7 @@ def s3(plan: Plan, place: str, settings: Settings) -> Published:
             server.upload_file(str(plan.folder / name), bucket, root + name, ExtraArgs=extra)
             sent += 1
         server.upload_file(str(plan.folder / SUMS), bucket, root + SUMS, ExtraArgs=access)
-    except (ClientError, BotoCoreError, Boto3Error, OSError) as error:
+    except (exceptions.ClientError, exceptions.BotoCoreError, Boto3Error, OSError) as error:
         code = code_of(error)
         if code == "AccessControlListNotSupported":  # the setting of new buckets since April 2023
             problem = f"s3://{bucket} has ACLs disabled, so that no single file can be made public."

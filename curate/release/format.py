@@ -16,18 +16,16 @@ SHA256SUMS          of every other file; written last
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from pydantic import Field
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 from driftline.curate.core.atomic_io import check_format, read_object, sha256_file
 from driftline.curate.core.errors import BadInput, IntegrityError, MissingFile, UnknownName
+from driftline.curate.core.late import pd
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.encoders.weights import recorded
 from driftline.curate.foreign.arrays import open_array
@@ -35,6 +33,7 @@ from driftline.curate.foreign.documents import Schema, read_document, sums_of
 from driftline.curate.foreign.names import PlainName, fault, inside
 from driftline.curate.foreign.tables import BoundedParquet
 from driftline.curate.images.shards import checked_images
+from driftline.curate.metadata.withdrawals import listed, listed_withdrawals
 from driftline.curate.release.identity import FILE as MANIFEST
 from driftline.curate.release.identity import bucket_identities, of_steps, unlabelled_of
 
@@ -253,8 +252,6 @@ class Release:
 
     def withdrawn(self, ids: Iterable[str]) -> list[str]:
         """Those of some ids that owners withdrew, from this release or an earlier one, by WITHDRAWN.csv."""
-        from driftline.curate.metadata.withdrawals import listed, listed_withdrawals
-
         return listed(ids, ((salt, digest) for salt, digest, _ in listed_withdrawals(self.path)))
 
     def seen_by(self, name: str) -> dict[str, str]:

@@ -4,17 +4,15 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
 from driftline.curate.core.errors import DriftlineError
+from driftline.curate.core.late import pa
 from driftline.curate.core.settings import PLACE, SPEED, PathText, Section, resolve_path
 from driftline.curate.foreign.s3 import S3
 from driftline.curate.sources import SOURCES
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,12 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from driftline.curate.core.atomic_io import fingerprint
 from driftline.curate.core.errors import BadInput, MissingFile
 from driftline.curate.core.files import code_of, is_utf8, joined, keep, recall, walk
+from driftline.curate.core.late import pa
 from driftline.curate.core.times.dates import Date, Tags, exif, from_exif, shown_date, sidecar_names
 from driftline.curate.core.times.path_dates import DATES
 from driftline.curate.foreign.images import missing_extra
@@ -19,9 +20,6 @@ from driftline.curate.images import camera_raw
 from driftline.curate.images.local_files import SUFFIXES, Files, counts_text, files_below, is_raw, suffix_of
 from driftline.curate.metadata.columns import printable, safe_id
 from driftline.curate.sources.base import HERE, FileSource, Workplace
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 NAMED = 5  # photos that a warning names
 READ = {"uploaded": int, "until": int, "taken": int, "camera": str, "extra": str}

@@ -2,13 +2,11 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from driftline.curate.core.errors import BadInput, MissingFile
+from driftline.curate.core.late import pa
 from driftline.curate.sources.base import HERE, FileSource, Workplace
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 WHERE_TO_GET = (
     "Check collection.path. Without keys, the whole table (SQLite, 66 GB) is at https://multimedia-commons.s3-us-west-2."
