@@ -6,7 +6,7 @@ from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
-from driftline.curate.core.atomic_io import csv_text, write_text
+from driftline.curate.core.atomic_io import csv_text, sweep_file, write_text
 from driftline.curate.core.errors import BadInput
 from driftline.curate.foreign.delimited import csv_rows
 from driftline.curate.foreign.escaping import no_formula
@@ -47,6 +47,7 @@ def withdrawals(path: Path) -> list[Withdrawal]:
 
 def withdraw(path: Path, photos: Sequence[Withdrawal]) -> list[Withdrawal]:
     """Add photos to a list, once each; returns those that are new."""
+    sweep_file(path)
     there = withdrawals(path)
     keys = {(one.id, one.address) for one in there}
     new = [one for one in photos if (one.id, one.address) not in keys]

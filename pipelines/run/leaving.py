@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from driftline.curate.bucketing import assign
-from driftline.curate.core.atomic_io import read_json, remove_tree, write_json, write_parquet, write_secret
+from driftline.curate.core.atomic_io import read_json, remove_tree, sweep, write_json, write_parquet, write_secret
 from driftline.curate.core.errors import BadInput, Busy, MissingFile
 from driftline.curate.core.files import connect
 from driftline.curate.core.run_log import RunLog
@@ -90,6 +90,7 @@ def resume(context: Context) -> None:
         path.unlink(missing_ok=True)
     with suppress(FileNotFoundError):
         sync_folder(context.answers_folder)
+    sweep(context.answers_folder)
     remove_tree(root / "annotate")
     for folder in _stores(context):
         with open_store(folder) as base:

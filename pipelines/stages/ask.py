@@ -149,11 +149,11 @@ def batch_of(
 
 
 def results_files(context: Context) -> list[Path]:
-    """The files with answers of people."""
+    """The files with answers of people, but none that a kill left unfinished."""
     if context.config.validation.method == "catalogue":
         return []
     folder = context.answers_folder
-    return sorted(p for p in folder.glob("*.*") if p.suffix in (".csv", ".json")) if folder.is_dir() else []
+    return sorted(p for p in folder.glob("[!.]*.*") if p.suffix in (".csv", ".json")) if folder.is_dir() else []
 
 
 def answers_of(context: Context, bucketed: Path, make: bool = True) -> "StoredAnswers":

@@ -118,6 +118,13 @@ def test_a_kill_at_any_step_loses_no_label_and_the_same_command_goes_on(root, st
     assert (entry["answers"], len(standing_of(context_of(root)).answered())) == (46, 23)
 
 
+def test_what_a_kill_left_of_an_export_is_no_answer_and_is_forgotten_too(root: Path) -> None:
+    left = root / "answers" / ".partial-1-annotate-x.csv"
+    left.write_text("WorkerId\nZoeCanary\n")
+    forget(context_of(root), yes=True)
+    assert not left.exists()
+
+
 class Killed(BaseException):
     pass
 
