@@ -108,7 +108,11 @@ def read_at(file: int, size: int, offset: int) -> bytes:
 
 def read_into(file: int, view: memoryview, offset: int) -> int:
     """Fill `view` from `offset` on; returns the number of bytes, which may be less."""
-    return os.preadv(file, [view], offset)
+    if POSIX:
+        return os.preadv(file, [view], offset)
+    data = read_at(file, len(view), offset)
+    view[: len(data)] = data
+    return len(data)
 
 
 def cores() -> int:
