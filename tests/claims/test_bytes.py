@@ -6,7 +6,6 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image, ImageOps
 from support.helpers import photo_config
-from support.serving import serving
+from support.stand_ins import StandIn, serve
 
 from driftline.curate.core.atomic_io import read_json, sha256_bytes, write_json, write_text
 from driftline.curate.core.errors import IntegrityError
@@ -271,18 +270,10 @@ def address() -> Iterator[str]:
     """A server of one AVIF photo."""
     data = saved(photo(["bus"], 0.2, rng_for(0, "served")), "AVIF")
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, *_: Any) -> None:
-            """Nothing."""
-
-    with serving(Handler) as base:
-        yield f"{base}/a.avif"
+    server = StandIn()
+    server.faults = [["GET", "", data, 1000]]
+    with serve(server):
+        yield f"{server.address}/a.avif"
 
 
 class TestStoredBefore:

@@ -6,7 +6,6 @@ import io
 import os
 import resource
 import sys
-import threading
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 from pydantic import ValidationError
+from support.serving import serving
 
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.times.dates import seconds_of
@@ -179,16 +179,10 @@ class TestParquet:
         table = pa.table({"link": ["http://127.0.0.1/a.jpg"], "year": [2010]})
         pq.write_table(table, tmp_path / "t.parquet")
         handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path))
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        try:
-            address = f"http://127.0.0.1:{server.server_address[1]}/t.parquet"
-            source = Parquet(path=address, columns={"url": "link", "uploaded": "year"})
+        with serving(handler) as address:
+            source = Parquet(path=f"{address}/t.parquet", columns={"url": "link", "uploaded": "year"})
             assert source.inputs() == []
             assert pa.Table.from_batches(source.batches())["uploaded"].to_pylist() == [1_262_304_000]
-        finally:
-            server.shutdown()
-            server.server_close()
 
 
 class TestHuggingFace:
