@@ -22,8 +22,7 @@ from typing import Any
 
 import yfcc_rows
 
-CORES = len(os.sched_getaffinity(0))
-REPEATS = 2
+CORES, REPEATS = len(os.sched_getaffinity(0)), 2
 
 
 def cost(work: Callable[[], object]) -> tuple[float, float]:
