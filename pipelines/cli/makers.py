@@ -2,7 +2,9 @@
 share, and what they print of it."""
 
 import ast
+import collections.abc
 import inspect
+import typing
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
@@ -13,7 +15,6 @@ import typer
 
 from driftline.curate.core.atomic_io import remove_tree
 from driftline.curate.core.errors import BadConfig, BadPlugin
-from driftline.curate.core.registry import first_sentence
 from driftline.pipelines.cli.action import COMPLETED, described, flag_of, option_of, typed
 from driftline.pipelines.cli.common import add_command, group_app, guarded_out, next_step, show
 from driftline.pipelines.kinds import Place
@@ -230,7 +231,7 @@ def with_columns(columns: str | None, options: dict[str, Any], roles: Sequence[s
     return options | named
 
 
-import_app, list_app = typer.Typer(), typer.Typer()  # importers; ours in a list of commands, without options
+import_app, list_app = typer.Typer(), typer.Typer()  # importers; ours for help, without what they do
 PLAIN = (str, int, float, bool, Path, str | None, int | None, float | None, Path | None)  # types of options of plug-ins
 SOURCE = inspect.Parameter("source", inspect.Parameter.KEYWORD_ONLY, annotation=Place)
 
@@ -254,9 +255,9 @@ def _example(name: str) -> str:
 
 
 def add_imports(words: Sequence[str]) -> None:
-    """Register the commands of importers: the one that `words` after `driftline stream` begin with, else all; for their
-    list, ours without their options, which would import NumPy. Raises BadPlugin for an importer with the name of
-    another command, one that cannot be imported, and one with a parameter that cannot be an option."""
+    """Register the commands of importers: the one that `words` after `driftline stream` begin with, else all; for help,
+    ours are only declared. Raises BadPlugin for an importer with the name of another command, one that cannot be
+    imported, and one with a parameter that cannot be an option."""
     if words and not words[0].startswith(("from-", "-")):
         return
     from driftline.stream_builder.importers import IMPORTERS
@@ -272,21 +273,20 @@ def add_imports(words: Sequence[str]) -> None:
     names = dict.fromkeys([*OURS, *(name for name in IMPORTERS if name not in taken)])
     there = {info.name for info in import_app.registered_commands}
     for name in () if asked in own else [asked] if asked in names else names:
-        if f"from-{name}" not in there and asked.startswith("-") and name in OURS:
-            add_command(list_app, f"from-{name}", _example(name), None, {}, _summary(name), [], lambda: None)
-        elif f"from-{name}" not in there:
-            _add(name, name == asked)
+        if f"from-{name}" not in there:
+            _add(name, name == asked, list_app if name in OURS and {"-h", "--help"} & set(words) else import_app)
 
 
-def _summary(name: str) -> str:
-    """Of one of our importers, from its source; or why it has none."""
-    try:
-        module, _, function = _target(name).partition(":")
-    except BadPlugin as error:
-        return str(error)
+def _declared(name: str) -> Callable[..., Any]:
+    """One of our importers without what it does, by its source: its module would import NumPy."""
+    module, _, function = _target(name).partition(":")
     tree = ast.parse(Path(str(getattr(find_spec(module), "origin", None))).read_text(encoding="utf-8"))
     (node,) = (one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == function)
-    return first_sentence(ast.get_docstring(node))
+    node.body, node.returns = node.body[:1], None
+    names = {**vars(typing), **vars(collections.abc), "Path": Path}
+    exec(compile(ast.Module([node], []), module, "exec"), names)
+    declared: Callable[..., Any] = names[function]
+    return declared
 
 
 def _target(name: str) -> str:
@@ -296,10 +296,10 @@ def _target(name: str) -> str:
     return BUILDERS.get(name) or IMPORTERS.entry(name).target
 
 
-def _add(name: str, asked: bool) -> None:
+def _add(name: str, asked: bool, group: typer.Typer) -> None:
     """Register the command of an importer. asked: raise BadPlugin; else its text says why."""
     try:
-        function = _function(name)
+        function = _declared(name) if group is list_app else _function(name)
         first, *others = inspect.signature(function, eval_str=True).parameters.values()
         parameters, own = [first.replace(annotation=Place), *others], []
         if name not in OURS:
@@ -317,7 +317,7 @@ def _add(name: str, asked: bool) -> None:
         function, parameters, lines = _function, [SOURCE], ["source PATH: Its data.", str(error)]
     then = ["near-future" if name == "table" else "clear-iid"]
     add_maker(f"from-{name}", function, "\n\n".join(lines), parameters, _example(name), then, facts=FACTS.get(name, ()),
-              group=import_app)  # fmt: skip
+              group=group)  # fmt: skip
 
 
 def _function(name: str) -> Callable[..., Any]:
