@@ -1,4 +1,4 @@
-"""Reading and publishing data that people have: CLEAR-10's size, a data set of the Hub, an upload of a million files.
+"""Reading and publishing data that people have: CLEAR-10's size, a dataset of the Hub, an upload of a million files.
 
     python benchmarks/importing.py [--share 1] [--only clear,features,hub,plan]
 
@@ -31,7 +31,7 @@ from driftline.stream_builder.importers.clear_layouts import CLEAR10
 from driftline.stream_builder.importers.hub import from_hub
 
 IMAGES, BYTES, WIDTH, BUCKETS = 33_000, 25_000, 2048, 10
-ROWS, SHARD = 20_000, 2_500  # of the data set of the Hub
+ROWS, SHARD = 20_000, 2_500  # of the dataset of the Hub
 FILES = 1_000_000
 
 

@@ -56,7 +56,7 @@ def measured(path: Path, most: int) -> dict[str, object]:
     """Recall by kind of copy and bits, and pairs among the originals by bits. most: pictures that are drawn."""
     with zipfile.ZipFile(path) as archive:
         names = sorted(n for n in archive.namelist() if n.lower().endswith((".jpg", ".jpeg", ".png")))
-        names = [names[i] for i in np.sort(rng_for(0, "near copies").permutation(len(names))[:most])]
+        names = [names[i] for i in np.sort(rng_for(0, "near-duplicates").permutation(len(names))[:most])]
         pictures = [Image.open(io.BytesIO(archive.read(name))).convert("RGB") for name in names]
     originals = hashes_of(encoded(picture, 95) for picture in pictures)
     shares: dict[str, Any] = {"pictures": len(names)}

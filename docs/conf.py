@@ -1,7 +1,9 @@
 """The manual as HTML: `make docs`. Pages are Markdown files; seven of the reference come from code and records."""
 
 import gc
+import re
 import runpy
+import tomllib
 from importlib import import_module
 from importlib.resources import files
 from inspect import isclass
@@ -26,7 +28,10 @@ autodoc_preserve_defaults = True
 autodoc_typehints_format = "short"
 python_maximum_signature_line_length = 100
 suppress_warnings = ["myst.xref_missing"]  # links to files of the repository, which tests/test_docs.py checks
-BENCHMARKS = Path(driftline.__file__).resolve().parents[1] / "benchmarks"
+ROOT = Path(driftline.__file__).resolve().parents[1]
+BENCHMARKS = ROOT / "benchmarks"
+MANUAL = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]["Documentation"]
+PUBLISHED = re.compile(rf"{re.escape(MANUAL)}/en/latest/(reference/\w+)\.html")  # pages that a repository does not show
 FACES = ("driftline", "driftline.ext")
 
 
@@ -34,6 +39,7 @@ def setup(app: Any) -> None:
     """Sphinx calls this."""
     gc.set_threshold(200_000, 20, 20)  # millions of nodes are made, and nearly all stay: a fifth of the time
     app.connect("builder-inited", lambda _: write_reference(Path(__file__).parent / "reference"))
+    app.connect("source-read", lambda _, name, source: source.append(PUBLISHED.sub(r"/\1.md", source.pop())))
     app.connect("doctree-resolved", lambda _, page, name: unlink(page))
 
 

@@ -28,8 +28,8 @@ A learner runs under each protocol whose needs it meets. `driftline eval` skips 
 of learning one step. n: its samples, D: their width, C: classes, E: epochs, M: samples in memory or random features,
 N: all samples so far.
 
-Closed forms on frozen features are exact: one sample after the other gives what all at once gives. Their setting
-`half_life` (in samples) makes them forget. Their answers do not depend on the unit of the features.
+Closed-form classifiers on frozen features are exact: one sample after the other gives what all at once gives. Their
+setting `half_life` (in samples) makes them forget. Their answers do not depend on the unit of the features.
 """
 
 

@@ -1,7 +1,7 @@
 """Outcomes: what a learner answered for each test sample at each test.
 
 Answers, with how sure the learner is, are derived from what it gives and checked. They become both a row's counts and
-records in one place, `Tally`. The records of a run are in `outcomes.parquet` beside its rows; they name samples by
+records in one place, `Tally`. The records of a run are in `predictions.parquet` beside its rows; they name samples by
 their position in the stream: steps in order, in each step train, val and test.
 """
 
@@ -26,7 +26,7 @@ from driftline.eval.rows import Answers, Row, Run
 from driftline.stream_builder.step import Split
 from driftline.stream_builder.stream import SPLITS, Stream
 
-FILE = row_files.OUTCOMES
+FILE = row_files.PREDICTIONS
 MOST = 2**26  # records of one run
 COLUMNS = ("row", "sample", "label", "predicted", "group", "confidence")  # the last two may be missing
 ROUNDING = 1e-6  # of a confidence or probability
@@ -180,10 +180,10 @@ def find(paths: Sequence[str | Path]) -> tuple[list[Run], list[str]]:
 def load(folder: Path, shared: Shared | None = None) -> tuple[Run, str]:
     """One run with its records, and what is wrong with them ("": nothing): then its rows have none."""
     run, path = row_files.load(folder), folder / FILE
-    expected, data = run.about.get(row_files.OUTCOMES_DIGEST), path.read_bytes() if path.is_file() else None
+    expected, data = run.about.get(row_files.PREDICTIONS_DIGEST), path.read_bytes() if path.is_file() else None
     try:
         if expected is not None and data is None:  # a protocol that records no samples expects none
-            raise BadInput(f"{path} is missing.", "Expected the outcomes of the run.", AGAIN)
+            raise BadInput(f"{path} is missing.", "Expected the per-sample predictions of the run.", AGAIN)
         if expected is not None and data is not None and sha256_bytes(data) != expected:
             raise BadInput(f"{path} was changed after it was written.", f"Expected SHA-256 {expected}.", AGAIN)
         return Run(run.about, run.rows if data is None else attached(path, data, run.rows, shared)), ""
@@ -277,7 +277,9 @@ def _read(path: Path, source: Any) -> dict[str, Labels]:
             table = file.read(threads=False)
             columns = {name: table[name].to_numpy() for name in names}
     except (pa.ArrowException, OSError, ValueError, LookupError) as error:
-        raise BadInput(f"{path} cannot be read ({reason(error)}).", "Expected outcomes of driftline eval.") from None
+        raise BadInput(
+            f"{path} cannot be read ({reason(error)}).", "Expected per-sample predictions of driftline eval."
+        ) from None
     if "confidence" in columns:
         stored, values = table.schema.field("confidence").type, columns["confidence"]
         if stored != pa.uint8():

@@ -51,7 +51,7 @@ class Score:
     higher_is_better: bool = True
     """False for costs and errors"""
     unit: str = "share"
-    """"share" (0 … 1, printed in per cent), "corrections" or "microseconds"; others are printed as they are"""
+    """"share" (0 … 1, printed in %), "corrections" or "microseconds"; others are printed as they are"""
 
     def gain(self, value: float | None) -> float:
         """The larger, the better: the value or, if lower is better, its negative; None and NaN are worse than any
@@ -293,7 +293,7 @@ def protocol_named(given: str | Protocol | type[Protocol]) -> tuple[str, type[Pr
 def stored_protocol(name: str) -> type[Protocol]:
     """The class of stored rows. Raises UnknownName if it is not known here: a name in a file imports no module."""
     if name not in PROTOCOLS:
-        problem = f"The rows are of the protocol {name!r}, which is not registered."
+        problem = f"The results are of the protocol {name!r}, which is not registered."
         way_out = "Install its package, or name it with --plugin package.module:Name."
         raise errors.UnknownName(problem, f"Available: {', '.join(sorted(PROTOCOLS))}.", way_out)
     return cast(type[Protocol], PROTOCOLS[name])

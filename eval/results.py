@@ -89,7 +89,7 @@ class Results(dict[str, Any]):
             "learner", key=lambda column: column.map(order.index), kind="stable", ignore_index=True
         )
 
-    def outcomes(self) -> "pd.DataFrame":
+    def predictions(self) -> "pd.DataFrame":
         """One row for each test sample and test: learner, seed, test (`tested_on`, `learned_to`), sample (position in
         the stream), id and time of the sample where the stream is known, label, answer (`predicted`), confidence."""
         tests = [(run.about, row, row.answers) for run in self.runs for row in run.rows if row.answers is not None]
@@ -158,6 +158,6 @@ class Results(dict[str, Any]):
             rows.append([place.shown, *(Strong(t) if b else t for t, b in zip(texts, bold, strict=True))])
         seeds = max((len(place.result["seeds"]) for place in places), default=0)
         title = f"{self['protocol']} on {self['stream']['name']}"
-        note = "Shares are in per cent." + (f" Mean ± standard deviation over {seeds} seeds." if seeds > 1 else "")
+        note = "Shares are in %." + (f" Mean ± standard deviation over {seeds} seeds." if seeds > 1 else "")
         skipped = [f"{entry['learner']} was skipped: {entry['because']}" for entry in self["skipped"]]
         return table(title, ["learner", *(score.label for score in scores)], rows, note if rows else "", *skipped)

@@ -25,7 +25,7 @@ DERIVED = ("last_change", "constant")  # from answers and training labels, no co
 EVIDENCE = 5  # answers of two models that tell them apart, if they differ
 UNSAID = -2  # `Row.last_change` before the end of a run
 ROWS_DIGEST = "rows_sha256"  # of the file of rows, in its record
-OUTCOMES, OUTCOMES_DIGEST = "outcomes.parquet", "outcomes_sha256"  # if it is there
+PREDICTIONS, PREDICTIONS_DIGEST = "predictions.parquet", "predictions_sha256"  # if it is there
 NEEDED: dict[str, type | tuple[type, ...]] = {  # of a record
     "protocol": str, "learner": str, "settings": dict, "protocol_settings": dict, "seed": int, "stream": dict,
     "steps": int, "stored_bytes": int, "gradient_steps": int, "seconds": (int, float),
@@ -50,7 +50,7 @@ class Answers:
     confidence: Any = None
     """(N,) in 0 … 1, stored as float32 in steps of 1 / 255; NaN: not known; None: nowhere"""
     group: Any = None
-    """(N,) number within the stream of the sample's group (uploader, near copies); None: not known, or not read"""
+    """(N,) number within the stream of the sample's group (uploader, near-duplicates); None: not known, or not read"""
 
     def __len__(self) -> int:
         return len(self.sample)
@@ -233,7 +233,9 @@ def save(folder: Path, about: dict[str, Any], rows: Sequence[Row]) -> None:
     # Many columns of few bytes: with zstd, which writes them no shorter, a report reads them in three times the time.
     atomic_io.write_parquet(folder / "rows.parquet", table, compression="snappy")
     digests = {ROWS_DIGEST: atomic_io.sha256_file(folder / "rows.parquet")}
-    digests |= {OUTCOMES_DIGEST: atomic_io.sha256_file(folder / OUTCOMES)} if (folder / OUTCOMES).is_file() else {}
+    digests |= (
+        {PREDICTIONS_DIGEST: atomic_io.sha256_file(folder / PREDICTIONS)} if (folder / PREDICTIONS).is_file() else {}
+    )
     atomic_io.write_json(folder / "run.json", {"format": FORMAT, **about, **digests})
 
 
@@ -276,7 +278,7 @@ def load(folder: Path) -> Run:
     about, way_out = record(folder), _again(folder)
     path = folder / "rows.parquet"
     if not path.is_file():
-        raise BadInput(f"{path} is missing.", "Expected the rows of a run.", way_out)
+        raise BadInput(f"{path} is missing.", "Expected the results of a run.", way_out)
     if not isinstance(expected := about.pop(ROWS_DIGEST, None), str):
         raise BadInput(f"{folder / 'run.json'} has no valid {ROWS_DIGEST!r}.", "Expected the record of a run.", way_out)
     data = path.read_bytes()
@@ -301,7 +303,7 @@ def parsed(data: bytes, path: Path, way_out: str) -> list[Row]:
             raise ValueError(f"it has the columns {', '.join(columns)}"[:200])
         rows = [changed(_NO_ROW, zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     except (pa.ArrowException, OSError, TypeError, ValueError, LookupError) as error:
-        raise BadInput(f"{path} is damaged: {reason(error)}.", "Expected the rows of a run.", way_out) from None
+        raise BadInput(f"{path} is damaged: {reason(error)}.", "Expected the results of a run.", way_out) from None
     if not rows:
         raise BadInput(f"{path} has no rows.", "Expected at least one.", way_out)
     return rows

@@ -117,7 +117,7 @@ def _streams(stream: Any, seeds: Any, folder: Path | None, stored: bool) -> list
     families = {one.facts.get("family") for one in streams.values()}
     if {one.facts.get("seed") for one in streams.values()} != set(streams) or len(families) != 1:
         folders = ", ".join(map(str, stream.values()))
-        raise BadConfig(f"{folders}: not the draws of one stream.", "Expected folders of stream compose --seeds.")
+        raise BadConfig(f"{folders}: not samples of one stream.", "Expected folders of stream compose --seeds.")
     return [(one, [seed], stream[seed]) for seed, one in streams.items()]
 
 

@@ -1,7 +1,7 @@
 """Streams in which nothing can age: visits permuted in time.
 
-A visit is all samples of one group (uploader, near copies) in one step, on one side. Whole uploaders would hide real
-ageing where they stay for several steps; single samples would part what belongs together.
+A visit is all samples of one group (uploader, near-duplicates) in one step, on one side. Whole uploaders would hide
+real ageing where they stay for several steps; single samples would part what belongs together.
 """
 
 from collections.abc import Sequence

@@ -89,7 +89,7 @@ def forecast(context: Context, plans: Sequence[Verdict], borders: Mapping[str, A
     known = noted(lambda: _known(context, sample, todo))
     share, basis = 1.0, None
     if addresses and known and known["answered"]:
-        share, basis = known["images"] / known["answered"], f"{known['answered']:,} addresses that the store knows"
+        share, basis = known["images"] / known["answered"], f"{known['answered']:,} URLs with a stored answer"
     photos: int | None = None
     pieces: dict[str, Any] = dict.fromkeys(("buckets", "undecided", "thin"))
     if sample is not None:

@@ -75,7 +75,7 @@ class LazyImages:
         number, offset, length = (int(v) for v in location)
         if not (0 <= number < len(self.files) and offset >= 0 and 0 <= length <= LARGEST):
             raise IntegrityError(
-                f"An image is said to have {length} bytes at {offset} of file {number} of {len(self.files)}.",
+                f"An image claims to have {length} bytes at {offset} of file {number} of {len(self.files)}.",
                 f"Expected a file that is there, and at most {LARGEST:,} bytes.",
                 "Create the stream again.",
             )
@@ -125,7 +125,7 @@ def from_files(paths: Sequence[Path], size: int, source: Path) -> LazyImages:
     if missing := [path for path, length in zip(paths, sizes, strict=True) if not length]:
         raise MissingFile(
             f"{len(missing):,} of {len(paths):,} images of {source} are missing or empty, the first is {missing[0]}.",
-            "Expected the whole data set, unpacked to the end.",
+            "Expected the whole dataset, unpacked to the end.",
             "Check the paths, or download and unpack it again.",
         )
     return LazyImages(tuple(paths), as_locations([(i, 0, length) for i, length in enumerate(sizes)]), size)

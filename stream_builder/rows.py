@@ -99,7 +99,7 @@ def stepped(
         if grouped and grouping and (empty := sorted(set(range(len(names))) - set(step[test].tolist()))):
             raise no_test(f"Step {names[empty[0]]} of {rows.name}", test_share, "Use --grouping random.")
         drawn = f"a test split of {test_share:.0%} of every step and class, "
-        drawn += f"{'with each group on one side' if grouped else 'random'}, seed {seed}"
+        drawn += f"{'with each group in one split' if grouped else 'random'}, seed {seed}"
         facts["made"] = "; ".join(filter(None, (facts.get("made"), drawn)))
     return Stream(rows.name, splits_of(samples, order, step, names, side), rows.classes, facts=facts)
 

@@ -1,4 +1,4 @@
-"""Which samples are test samples, so that none shares an uploader or is a near copy of a training sample.
+"""Which samples are test samples, so that none shares an uploader or is a near-duplicate of a training sample.
 
 And equal times: whether a stream's order is one of time, and how much of it is a draw.
 """
@@ -57,9 +57,9 @@ def resplit(steps: Sequence[Step], share: float, rng: np.random.Generator, group
 def no_test(what: str, share: float, way_out: str) -> IncompatibleStream:
     """The error for a step or period whose groups are all too large for a test split."""
     return IncompatibleStream(
-        f"{what} has no test sample: each of its uploaders or groups of near copies has more than {share:.0%} of the "
-        f"samples that could be tested.",
-        "Expected smaller groups, because none may be on both sides.",
+        f"{what} has no test sample: each of its uploaders or groups of near-duplicates has more than {share:.0%} of "
+        f"the samples that could be tested.",
+        "Expected smaller groups: a group is never split between training and test.",
         way_out,
     )
 

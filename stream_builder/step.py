@@ -34,7 +34,7 @@ class Split:
     time: npt.NDArray[np.int64] | None = None
     """(N,) seconds UTC, or None"""
     group: npt.NDArray[np.int64] | None = None
-    """(N,) samples with the same number share an uploader or are near copies, in all steps; None: not known"""
+    """(N,) samples with the same number share an uploader or are near-duplicates, in all steps; None: not known"""
     test_in: npt.NDArray[np.bool_] | None = None
     """(N, K) True where a sample is a test sample of the k-th of K published splits; None: there is one split"""
     label_time: npt.NDArray[np.int64] | None = None

@@ -172,7 +172,7 @@ def verify(folder: Path, stream: Any) -> None:
     head = _head(folder)
     pairs = list(zip(_recorded_steps(head), _stored_steps(stream), strict=True))
     unlabelled = [(f"step {step.name!r}", record.get("unlabelled"), step.unlabelled) for record, step in pairs]
-    for what, size, x in (*unlabelled, ("the prior", head["prior"], stream.prior)):
+    for what, size, x in (*unlabelled, ("the unlabelled past", head["prior"], stream.prior)):
         if size is not None and _hash_x(x) != size["sha256"]:
             raise IntegrityError(f"Unlabelled samples of {what} in {folder} were changed.", "", AGAIN)
     texts = stream.class_texts
@@ -244,7 +244,7 @@ def _write_x(x: Any, stem: Path, folder: Path, there: set[str]) -> None:
 
 
 def _stored_files(files: Sequence[Path], folder: Path, there: set[str]) -> list[str]:
-    """Link or copy files into `folder`; returns their names there. there: names that it has, extended here. A data set
+    """Link or copy files into `folder`; returns their names there. there: names that it has, extended here. A dataset
     may have a file for each image."""
     if files:
         folder.mkdir(parents=True, exist_ok=True)

@@ -99,14 +99,14 @@ class Stream(Sequence[Step]):
         return splitting.sentence(splitting.ties_of(times), 0 if times is None else len(times), self.facts)
 
     def shared_with_training(self) -> float | None:
-        """Share of all test samples that share an uploader, or are near copies of, a training or validation sample of
-        any step; None if the source names neither."""
+        """Share of all test samples that share an uploader, or are near-duplicates of, a training or validation sample
+        of any step; None if the source names neither."""
         return splitting.shared_with_training(self.steps)
 
     def resplit(self, share: float, rng: np.random.Generator, grouped: bool = True) -> "Stream":
         """A new split into train and test, stratified by step and class; `share` of the samples are test samples.
 
-        grouped: samples of one uploader, and near copies, are on one side in all steps, if they are known. Raises
+        grouped: samples of one uploader, and near-duplicates, are on one side in all steps, if they are known. Raises
         IncompatibleStream if a step gets no test sample.
         """
         return replace(self, steps=splitting.resplit(self.steps, share, rng, grouped, self.name))

@@ -16,6 +16,7 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 from support.console import command_tree, driftline, python
 from support.helpers import album, write_base
+from support.paper_data import images, orders, vectors
 
 from driftline.curate.core.registry import Registry
 from driftline.curate.core.seeding import rng_for
@@ -94,6 +95,9 @@ def place(journey: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     album(here / "album")
     write_base(here / "base")
+    images(here / "data" / "cifar10", 10, 60)
+    vectors(here / "data" / "intent", ("banking77",))
+    orders(here / "data" / "cglm")
     (here / "intents").mkdir()
     for side, each in (("train", 20), ("test", 8)):
         asked = {"card": "where is my card", "loan": "i need a loan", "rate": "what is the rate"}
@@ -146,10 +150,13 @@ def test_every_command_and_python_example_runs(page: Path, place: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_every_link_and_picture_is_there(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+    text = page.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
         path = (page.parent / target).resolve()
-        in_the_manual = path in GENERATED and ROOT / "docs" in page.parents  # nobody who reads README elsewhere has it
-        assert in_the_manual or path.exists(), f"{page.name} links to {target}"
+        assert path not in GENERATED, f"{page.name} links to {target}, which a repository does not have"
+        assert path.exists(), f"{page.name} links to {target}"
+    for name in re.findall(r"\]\(https://[\w.]*readthedocs\.io/en/latest/(\S+?)\.html(?:#[^)]*)?\)", text):
+        assert ROOT / "docs" / f"{name}.md" in GENERATED, f"{page.name} links to {name} of the published manual"
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if p != EXTEND], ids=lambda p: p.relative_to(ROOT).as_posix())

@@ -62,7 +62,7 @@ BOUNDED = {  # file or folder → why it may: its own limits, or only files that
     "stream_builder/importers/pickles.py": "weights only; sizes are checked after",
     "curate/encoders/backbone.py": "weights only; members are checked before",
     "eval/checkpoint.py": "weights only; written by the same run",
-    "stream_builder/builders/table.py": "one data set inside the file, with its size",
+    "stream_builder/builders/table.py": "one dataset inside the file, with its size",
     "curate/sources/yfcc/reading.py": "read only, text by text",
     **dict.fromkeys(
         ("curate/embedding", "curate/fetch", "curate/metadata/filtering.py",

@@ -110,7 +110,7 @@ DOWNHILL = {  # package → its rooms, the lowest first: a room imports only tho
     "pipelines": "kinds web config run stages annotation reporting browse forecast demo reproduce cli commands",
 }
 CLIMBS = {  # (package, room, a higher room that it imports) → why
-    ("stream_builder", "builders", "datasets"): "a builder and a data set of the same images name each other's parts",
+    ("stream_builder", "builders", "datasets"): "a builder and a dataset of the same images name each other's parts",
     ("eval", "protocol", "experiment"): "the face of a protocol checks the settings of an experiment",
     ("eval", "experiment", "scoring"): "an experiment ends with its scores",
     ("pipelines", "run", "stages"): "the runner calls the stages, whose base class is of a run",

@@ -1,7 +1,7 @@
 """Which samples are tested: whole groups, drawn at random, balanced by bucket, class and size of the group.
 
-A group (an uploader, near copies) is on one side. Every group that can move is tested with about the same probability,
-whatever its size, and each bucket, class and cell (bucket × class) has about its share of tests:
+A group (an uploader, near-duplicates) is on one side. Every group that can move is tested with about the same
+probability, whatever its size, and each bucket, class and cell (bucket × class) has about its share of tests:
 
 1. A group is too large, and stays in training, if it alone has more samples of the whole, of a bucket or of a class
    than are to be tested there, or all of them. In the cells that it leaves behind, the groups that can move are tested
@@ -100,7 +100,7 @@ def draw_sides(
     samples with their names of groups, not on their order. Raises BadConfig for a share outside 0 … 1.
     """
     if not 0 <= share < 1:
-        raise BadConfig(f"The share of tests is {share}.", "Expected a number from 0 to below 1.")
+        raise BadConfig(f"The share of test samples is {share}.", "Expected a number from 0 to below 1.")
     if not len(group) or not share:
         return np.zeros(len(group), bool)
     _, number = np.unique(group, return_inverse=True)

@@ -35,7 +35,7 @@ def codes_of(kinds: Iterable[type]) -> dict[str, str]:
         try:
             code = code_of(kind)
         except Untold as error:
-            problem = f"The code of {error} cannot be read: whether it is the same as before cannot be said."
+            problem = f"The code of {error} cannot be read: so driftline cannot check whether it changed."
             raise BadPlugin(problem, "Expected a class of a Python file or of an installed package.") from None
         if code != HOME:
             codes[kind.__qualname__] = code

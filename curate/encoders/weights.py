@@ -23,7 +23,7 @@ from driftline.curate.core.errors import BadConfig, UnknownName, Unreachable, av
 from driftline.curate.core.late import huggingface_hub, open_clip, yaml
 
 UNKNOWN = "unknown"
-FILE = "seen.yaml"  # of a model's folder: trained_until, data, source
+FILE = "training_data.yaml"  # of a model's folder: trained_until, data, source
 DATE = re.compile(r"\d{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?")
 
 
@@ -55,7 +55,7 @@ def claims() -> list[tuple[str, str, Seen]]:
 
 def seen(kind: str, model: str, weights: str | None = None) -> Seen:
     """What an encoder (`KIND:MODEL:WEIGHTS`) may have seen: what its folder says, or what is known of its published
-    weights; else "unknown". Raises BadConfig for a folder whose `seen.yaml` cannot be read."""
+    weights; else "unknown". Raises BadConfig for a folder whose `training_data.yaml` cannot be read."""
     for place in (weights, model):
         if place and (Path(place) / FILE).is_file():
             return declared(Path(place) / FILE)
@@ -214,7 +214,7 @@ def unreachable(model: str, tag: str | None, because: str) -> Unreachable:
         f"The model {name} is not on this machine, and {because}.",
         "",
         f"Ways out, the best first: (1) on a machine with internet: driftline models get {known} --out FOLDER; copy "
-        "the folder and set embed.model to it (RN50:yfcc15m names 32.7 % of ImageNet's pictures, of 1,000 classes); "
+        "the folder and set embed.model to it (RN50:yfcc15m names 32.7 % of ImageNet's images, of 1,000 classes); "
         "(2) vectors of your own: embed.from, or stream from-arrays; (3) a small model of your own captions: "
         f"driftline run DIR --until fetch, then driftline models train DIR --out FOLDER ({SMALL_CLIP}).",
     )

@@ -12,7 +12,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 Mode = Literal["auto", "allow", "refuse"]
-MESSAGE = "an address of a private network"
+MESSAGE = "a URL in a private network"
 # Metadata services of clouds whose addresses are not link-local: Alibaba, AWS over IPv6, Google over IPv6.
 METADATA = {ipaddress.ip_address(a) for a in ("100.100.100.200", "fd00:ec2::254", "fd20:ce::254")}
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")

@@ -61,7 +61,7 @@ def fetch(
     executor = executor or Executor()
     settings = _of_one_worker(settings, parts, executor.workers)
     if settings.private_addresses == "auto":
-        run_log.say("Most addresses of this collection are in a private network: such addresses are allowed.")
+        run_log.say("Most URLs of this collection are in a private network: such URLs are allowed.")
     shards = [_to_ask(replace(shard, others=others), again) for shard in manifest(parts, out, settings, store)]
     waves = [shards]
     if settings.stop_after is not None:

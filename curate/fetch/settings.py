@@ -19,7 +19,7 @@ class FetchSettings(ImageLimits):
     downloader: Literal["native", "img2dataset"] = "native"
     """native (one event loop a worker) or img2dataset, with its own retries and fewer limits"""
     shard_size: Positive = 1000
-    """photos a shard; fixed for a run"""
+    """photos per shard; fixed for a run"""
     stop_after: Positive | None = None
     """keep the smallest prefix, in metadata order, that holds this many images (null: all)"""
     timeout: Annotated[float, Field(gt=0), SPEED] = 10.0
@@ -38,11 +38,11 @@ class FetchSettings(ImageLimits):
     """native: requests a second to one host, over all workers (null: no limit)"""
     outage: Annotated[float, Field(ge=0, le=1), Stages()] = 0.1
     """fetch stops as unfinished if the network loses more than this share of the photos (no connection, no DNS answer,
-    time-out) and it is the reason of most misses; 1: never"""
+    time-out) and it is the reason of most failed downloads; 1: never"""
     private_addresses: Literal["auto", "allow", "refuse"] = "auto"
-    """addresses of private networks: auto allows them if most of the collection's URLs are such addresses"""
+    """URLs of private networks: auto allows them if most of the collection's URLs are such"""
     mirror: str | None = None
-    """where to look for an image whose address is dead: multimedia-commons (the S3 copy of YFCC100M), or a URL with
+    """where to look for an image whose URL is dead: multimedia-commons (the S3 copy of YFCC100M), or a URL with
     {hash} and, if needed, {first} and {second}"""
     placeholders: tuple[Annotated[str, Field(pattern=r"^[0-9a-f]{64}$"), Form("64 digits 0-9, a-f")], ...] = ()
     """SHA-256 of images that stand for "no image" """

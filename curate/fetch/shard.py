@@ -235,7 +235,7 @@ def _instead(
     for row in addresses:
         first, second = failures[row], _failure(row, shard.settings, spool)
         if second is None:
-            spool.notes[row] = f"from the {name}; {first.fault} at its own address"
+            spool.notes[row] = f"from the {name}; {first.fault} at its own URL"
             rescued.append(row)
         elif second.fault != SLOW:  # the reason is that of its own address
             detail = f"{first.detail or first.fault}; {name}: {second.detail or second.fault}"

@@ -185,7 +185,7 @@ class Client:
             finally:
                 answer.release_conn() if size <= self._largest else answer.close()
         except LocationValueError:
-            raise BadConfig(f"{self.hidden(shortened(url, 200))!r} is no address.", "Expected http(s)://….") from None
+            raise BadConfig(f"{self.hidden(shortened(url, 200))!r} is no URL.", "Expected http(s)://….") from None
         except (HTTPError, OSError) as error:
             raise Temporary(type(error).__name__, sure=method != "POST") from None
         return Reply(answer.status, answer.headers, b"".join(parts)[: self._largest + 1])

@@ -33,8 +33,8 @@ BLOCK = 1 << 20  # pixels that are scaled at a time
 
 # What was done to the stored pixels, in words: the record of a photo joins them
 TURNED = "turned upright"
-FIRST = "first picture only"
-LATER = "picture {}, the first that is not blank"
+FIRST = "first image only"
+LATER = "image {}, the first that is not blank"
 OPAQUE = "transparency over white"
 SCALED = "{} grey scaled to 8 bits"
 CUT = "16-bit colours cut to 8 bits"

@@ -1,1 +1,1 @@
-"""Image files: shards, checks, local files, near copies, removal of metadata."""
+"""Image files: shards, checks, local files, near-duplicates, removal of metadata."""

@@ -91,7 +91,7 @@ def _column(file: Path, column: str, wanted: list[int]) -> Iterator[Any]:
 
 
 def _cell(value: Any) -> tuple[bytes | None, str | None, str | None]:
-    """(bytes, reason, detail) of a cell: bytes, or a struct with `bytes` and `path` as in Hugging Face data sets."""
+    """(bytes, reason, detail) of a cell: bytes, or a struct with `bytes` and `path` as in Hugging Face datasets."""
     if isinstance(value, dict):
         value = value.get("bytes")
     if isinstance(value, bytes) and value:

@@ -1,4 +1,4 @@
-"""Near copies: found by perceptual hashes and embedding cosines, grouped and reported.
+"""Near-duplicates: found by perceptual hashes and embedding cosines, grouped and reported.
 
 The hash is the usual pHash of 64 bits: luminance, 32 × 32 by area, discrete cosine transform, its 8 × 8 lowest
 frequencies compared with their median. Hashes of copies that were resized or compressed again differ in a few bits.
@@ -82,7 +82,7 @@ def pairs_by_hash(hashes: Hashes, bits: int) -> Pairs:
 
 
 def copies_by_hash(hashes: Hashes, bits: int) -> Pairs:
-    """Pairs (P, 2) of near copies: that differ in at most `bits`, beyond SURE_BITS only where neither is as near to
+    """Pairs (P, 2) of near-duplicates: that differ in at most `bits`, beyond SURE_BITS only where neither is as near to
     more than CROWD others. Pictures of one layout, as drawings on white paper, are near each other by the dozen and no
     copies (measured: benchmarks/near_copies.py). SURE_BITS is the default of releases: each false pair joins the groups
     of two uploaders, and what is joined cannot be divided between training and tests."""
@@ -167,7 +167,7 @@ def near_copies(hashes: Hashes, bits: int) -> npt.NDArray[np.int64]:
 
 
 def copy_report(group: npt.NDArray[np.int64], columns: Mapping[str, Sequence[Any]], most: int = 50) -> dict[str, Any]:
-    """Counts of near copies: images, groups, images in groups, and how many groups hold several values of a column.
+    """Counts of near-duplicates: images, groups, images in groups, and how many groups hold several values of a column.
 
     group: (n,) from `near_copies`. columns: name → n values ("id", "bucket", "class", "split_0", …). examples: the ids
     of the first `most` groups.

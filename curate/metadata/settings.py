@@ -10,7 +10,7 @@ Prefix = Annotated[str, Field(min_length=1)]
 
 
 class FilterSettings(Section):
-    """Which rows are dropped before anything is downloaded."""
+    """Which photos are dropped before anything is downloaded."""
 
     upload_after_capture: bool = True
     """CLEAR's rule: drop photos uploaded not strictly later than captured, and photos without a capture date"""
@@ -21,7 +21,7 @@ class FilterSettings(Section):
     latest: Time | None = None
     """upload times from this one on are wrong (a date, or null: 14 hours after the run, as its latest zone has it)"""
     licences: tuple[Prefix, ...] = ()
-    """allowed licences: how their name or address begins, any case, e.g. [Attribution License] (empty: all)"""
+    """allowed licences: how their name or URL begins, any case, e.g. [Attribution License] (empty: all)"""
     per_user: Positive | None = None
     """at most this many photos of one user, the first in metadata order (null: all)"""
     withdrawn: Annotated[PathText | None, Stages(("publish",))] = None  # its content enters filter's fingerprint

@@ -77,8 +77,8 @@ class Pool:
     def images(
         self, room: int, ids: Collection[str] | None = None, tick: Callable[[int], None] = lambda n: None
     ) -> Iterator[tuple[Photo, npt.NDArray[np.uint8]]]:
-        """The photos with their pixels (room, room, 3); ids: of these only. Broken files, exact copies and near copies
-        of tests are left out and counted."""
+        """The photos with their pixels (room, room, 3); ids: of these only. Broken files, exact copies and
+        near-duplicates of tests are left out and counted."""
         wanted, seen = self.photos.keys() if ids is None else self.photos.keys() & ids, set[bytes]()
         for id_, data in self.read(wanted):
             tick(1)
@@ -99,7 +99,7 @@ def open_pool(source: Path, bucket: int | None, include_tests: bool = False) -> 
     folder, of which all images are used.
 
     bucket: None for all. Left out is what at least one split of the
-    release tests (of a run: of the release that it published), photos by the uploaders of tests, and near copies.
+    release tests (of a run: of the release that it published), photos by the uploaders of tests, and near-duplicates.
     Raises MissingFile, and BadConfig for a bucket that does not exist.
     """
     if not source.is_dir():
@@ -183,7 +183,7 @@ def is_release(source: Path) -> bool:
 
 
 def seen_of(photos: Iterable[Photo], source: Path, tests: str) -> Seen:
-    """What a model that learned from these photos has seen, for `seen.yaml`."""
+    """What a model that learned from these photos has seen, for `training_data.yaml`."""
     photos = list(photos)
     times = [photo.uploaded for photo in photos]
     dates = [time for time in times if time is not None]
@@ -195,9 +195,9 @@ def seen_of(photos: Iterable[Photo], source: Path, tests: str) -> Seen:
 def tests_note(source: Path, tests: str, dropped: Mapping[str, int]) -> str:
     """What is said before a training of whether tests are among its photos."""
     if tests == "unknown":
-        return f"{source} says no tests: the model may learn from photos that a later release tests."
+        return f"{source} names no test images: the model may learn from photos that a later release tests."
     if tests == "included":
-        return "Tests are learned from, too (--include-tests): do not test this model on them."
+        return "The model learns from test images, too (--include-tests): do not test it on them."
     counts = ", ".join(f"{n:,} {reason}" for reason, n in sorted(dropped.items()) if n)
     return f"Left out: {counts or 'nothing'}."
 

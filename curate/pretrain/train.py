@@ -81,8 +81,8 @@ def pretrain(
     device: str = "auto",
     run_log: RunLog | None = None,
 ) -> dict[str, Any]:
-    """Train, and write weights.safetensors (query encoder, names as in timm), seen.yaml (what they have seen) and
-    pretrain.json, which is returned.
+    """Train, and write weights.safetensors (query encoder, names as in timm), training_data.yaml (what they have seen)
+    and pretrain.json, which is returned.
 
     If `out` is finished with the same images, recipe and seed, nothing is done; if it was interrupted, training
     continues after the last complete epoch with the same numbers. Raises BadConfig for fewer images than two batches,

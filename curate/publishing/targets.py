@@ -98,7 +98,7 @@ def _failure(place: str, error: Exception) -> DriftlineError:
         why = f"{place} changed while the upload ran (status {status})."
         return Unfinished(why, "Nothing was published.", CONTINUE)
     if status is not None and status < 500 and status not in (408, 429):
-        return BadInput(f"The Hub refused {place} ({reason(error)}).")
+        return BadInput(f"The Hub rejected {place} ({reason(error)}).")
     return Unfinished(f"The Hub cannot be reached ({f'status {status}' if status else reason(error)}).", "", CONTINUE)
 
 

@@ -28,7 +28,7 @@ OTHER = {  # count → the columns in which its images differ from those of the 
     "other upload time": ("uploaded",),
     "other licence": ("licence", "licence_url"),
 }
-MAJOR = ("other bucket", "other class", "other content", "other upload time", "other side")  # they change scores
+MAJOR = ("other bucket", "other class", "other content", "other upload time", "other split")  # they change scores
 PARTS = ("classes", "splits", "features")
 
 
@@ -57,7 +57,7 @@ def changes_since(
         "images": {
             **_came_and_went(set(old), set(new), requested),
             **{what: sum(_other(old[i], new[i], names) for i in both) for what, names in OTHER.items()},
-            "other side": _moved(before, ids, splits),
+            "other split": _moved(before, ids, splits),
         },
     }
     if vectors is not None:
@@ -222,7 +222,7 @@ def _verdict(
 
     tests = list(everywhere)
     tests += [] if x["end"] == y["end"] else ["another end"]
-    tests += [] if same(of_splits, "test") else ["other tests"]
+    tests += [] if same(of_splits, "test") else ["other test images"]
     train = [] if same(of_splits, "train") else ["other training images"]
     usable = {n: same(of, "test") and (bool(train) or same(of, "train")) for n, of in of_features.items()}
     other = [f"other features {name}" for name, good in usable.items() if not good and not tests]

@@ -1,7 +1,7 @@
 """Which images a release has, with their metadata, groups and splits: decided before anything of it is written.
 
 An image is not published if its owner withdrew it, if no licence permits it, or, where the settings say so, if it is a
-near copy.
+near-duplicate.
 """
 
 from collections import Counter
@@ -111,7 +111,7 @@ class Choice:
     splits: dict[str, list[str]]
     """split → (N,) sides"""
     copies: npt.NDArray[np.int64]
-    """(N,) number of the group of near copies of each"""
+    """(N,) number of the group of near-duplicates of each"""
     dropped: dict[str, str]
     """id in the run of each other accepted image → reason"""
 
@@ -151,7 +151,7 @@ def choose(collection: Collection, seed: int) -> Choice:
     for i, row in enumerate(chosen):
         row |= {"class": row["concept"], "label": classes.index(row["concept"]), "group": names[groups[i]]}
         row["split"] = splits["split_0"][i]
-    # the card counts near copies among published images only
+    # the card counts near-duplicates among published images only
     copies = _numbers(chosen, near_copy_groups(embedded, ids_of(chosen), settings))
     for row in chosen:  # what was drawn above does not depend on how ids are published
         row |= {name: collection.names.get(row[name], row[name]) for name in ("id", "group")}
@@ -208,7 +208,7 @@ def publishable(
 ) -> tuple[Rows, dict[str, str]]:
     """The accepted images that may be published, and id → reason of the others.
 
-    first: ids of the release before, which go before their near copies.
+    first: ids of the release before, which go before their near-duplicates.
     """
     settings = collection.settings
     dropped: dict[str, str] = {}
@@ -229,7 +229,7 @@ def ids_of(rows: Rows) -> list[str]:
 
 
 def near_copy_groups(embedded: Path, ids: Sequence[str], settings: ReleaseSettings) -> dict[str, str]:
-    """id → the id that names its group of near copies. embedded: output of the stage embed."""
+    """id → the id that names its group of near-duplicates. embedded: output of the stage embed."""
     ids = sorted(set(ids))
     hashes: dict[str, int] = {}
     for table, _ in parts(embedded):

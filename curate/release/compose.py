@@ -174,11 +174,11 @@ def _write_addresses(
     table = for_credit(pa.Table.from_pylist(rows, ADDRESSES), collection.settings.columns)
     table = table.filter(pc.or_(pc.is_valid(table["url"]), pc.is_valid(table["page_url"])))
     collection.run_log.say(
-        f"{len(refused):,} photos have no licence that permits copies: {len(table):,} are listed in addresses.parquet. "
+        f"{len(refused):,} photos have no licence that permits copies: {len(table):,} are listed in urls.parquet. "
         "release.own publishes all, release.licences says which."
     )
     if len(table):
-        write_parquet(release / "addresses.parquet", table)
+        write_parquet(release / "urls.parquet", table)
     return len(table)
 
 
@@ -202,8 +202,8 @@ def write_release(
     """Write all files of a release except the tars in `out/shards`; returns the content of `release.json`.
 
     packed: its N rows have the known columns of METADATA. vectors: name → (N, D) float16, in the order of the rows, as
-    are `splits` and `copies` (groups of near copies; None: not searched). changes: from `changes_since`, if there is a
-    previous release. withdrawn: rows of WITHDRAWN.csv. unlabelled: number of
+    are `splits` and `copies` (groups of near-duplicates; None: not searched). changes: from `changes_since`, if there
+    is a previous release. withdrawn: rows of WITHDRAWN.csv. unlabelled: number of
     images in `unlabelled.parquet`, reason → photos that are not there because of the tests, and what tars in
     `out/unlabelled` hold. SHA256SUMS is written last.
     """

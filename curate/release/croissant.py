@@ -252,7 +252,7 @@ def responsible(facts: Mapping[str, Any]) -> dict[str, Any]:
     rule = (rule_text(provenance["validation"]), answers_text(answers))
     nobody = "None: no person was asked."
     return {
-        "rai:dataCollection": f"Pictures of the source {provenance['source']}, filtered, fetched, bucketed by time.",
+        "rai:dataCollection": f"Images of the source {provenance['source']}, filtered, fetched, bucketed by time.",
         "rai:dataCollectionType": list(SOURCES.get(provenance["source"], (None, ("Others",)))[1]),
         "rai:dataCollectionRawData": (
             "The photos that the source lists, one file each; `source_sha256` is of each file as it was fetched."

@@ -30,7 +30,7 @@ class CardSection:
 
 
 CARD_SECTIONS = (
-    CardSection("Motivation", "what the data set is for, who made it, who paid for it"),
+    CardSection("Motivation", "what the dataset is for, who made it, who paid for it"),
     CardSection("Intended uses", "what it was made to measure", "rai:dataUseCases"),
     CardSection("Uses to avoid", "what it cannot show", "rai:dataLimitations"),
     CardSection("Known biases", "who and what is over- and under-represented", "rai:dataBiases"),

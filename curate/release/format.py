@@ -4,7 +4,7 @@ release.json        name, version, classes, buckets, splits, licences, counts, f
 metadata.parquet    one row per image, in shard order; source_sha256 is of the bytes as fetched, changes is what was
                     done to them (curate/images/changes.py); images with the same group share an uploader or are near
                     copies, and are on one side of every split
-addresses.parquet   labelled photos whose licence permits no copies, without their bytes (only if there are any)
+urls.parquet        labelled photos whose licence permits no copies, without their bytes (only if there are any)
 unlabelled.parquet  unlabelled images; sha256 only of those that unlabelled/ holds
 shards/             WebDataset tars, bucket_BB-NNNNN.tar: <id>.<ext>, <id>.cls, <id>.json
 features/           NAME.npy (N, D) float16, rows as in metadata.parquet

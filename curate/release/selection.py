@@ -96,9 +96,10 @@ def few(names: Sequence[str], most: int = 6) -> str:
 
 
 def split_groups(rows: Sequence[Row], copies: npt.NDArray[np.int64] | None = None) -> list[str]:
-    """The group of each row that must be on one side of a split: linked by uploader or as near copies, also indirectly.
+    """The group of each row that must be on one side of a split: linked by uploader or as near-duplicates, also
+    indirectly.
 
-    rows: N dicts with id, user. copies: (N,) groups of near copies. A group is named by its smallest id.
+    rows: N dicts with id, user. copies: (N,) groups of near-duplicates. A group is named by its smallest id.
     """
     first: dict[tuple[str, Any], int] = {}
     links = [(first.setdefault(("user", row["user"]), i), i) for i, row in enumerate(rows) if row.get("user")]
@@ -163,8 +164,8 @@ def gaps_of(rows: Sequence[Row], group: Sequence[str], splits: Mapping[str, Sequ
     gaps = []
     if (large := facts["too_large"])["groups"]:
         gaps.append(
-            f"{large['groups']:,} groups (an uploader, near copies) with {large['samples']:,} of {len(rows):,} images "
-            "are too large to be tested; they train in every split."
+            f"{large['groups']:,} groups (an uploader, near-duplicates) with {large['samples']:,} of {len(rows):,} "
+            "images are too large to be tested; they train in every split."
         )
     untested: dict[str, list[str]] = defaultdict(list)
     for name, split in facts["splits"].items():
@@ -179,7 +180,7 @@ def gaps_of(rows: Sequence[Row], group: Sequence[str], splits: Mapping[str, Sequ
 class Former:
     """The release before, and what the run has kept of earlier ones: labels, groups of images and their sides.
 
-    New images of a linked uploader, or near copies, take the side of the images that are there.
+    New images of a linked uploader, or near-duplicates, take the side of the images that are there.
     """
 
     names: Sequence[str]
@@ -205,7 +206,7 @@ class Former:
     def bridges(self, rows: Iterable[Row], copies: Mapping[str, str]) -> set[str]:
         """Ids of new images that link two groups of the former release, which may be on different sides.
 
-        rows: with id and user. copies: id → group of near copies. New images are taken in the order of their ids.
+        rows: with id and user. copies: id → group of near-duplicates. New images are taken in the order of their ids.
         """
         parent: dict[tuple[str, str], tuple[str, str]] = {}
         groups: dict[tuple[str, str], set[str]] = {}

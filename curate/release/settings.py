@@ -8,7 +8,7 @@ from driftline.curate.core.settings import Day, Form, Positive, Section
 from driftline.curate.release.licences import permits_copies
 from driftline.curate.retrieval.settings import BACKGROUND
 
-COPY_BITS = 4  # bits of a hash in which near copies may differ
+COPY_BITS = 4  # bits of a hash in which near-duplicates may differ
 
 Prefix = Annotated[str, Field(min_length=1)]
 NAME = Form("at most 80 letters, digits and . _ -")
@@ -30,7 +30,7 @@ class ReleaseSettings(Section):
     """What is published."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,80}$"), NAME] = "unnamed"
-    """name of the data set"""
+    """name of the dataset"""
     version: Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+$"), Form("a version such as 1.0.0")] = "1.0.0"
     """semantic version"""
     author: str | None = None
@@ -48,36 +48,36 @@ class ReleaseSettings(Section):
     splits: Annotated[int, Field(ge=1, le=100)] = 5
     """number of seeded splits (CLEAR: 5)"""
     url: str | None = None
-    """where the release will be; Croissant's addresses begin with it (null: relative)"""
+    """where the release will be; Croissant's URLs begin with it (null: relative)"""
     date: Day | None = None
     """day of publication, for Croissant (null: omitted)"""
     features: tuple[FeatureSettings, ...] = ()
     """further features of the published images, e.g. {name: imagenet, model: resnet50, weights: resnet50.pth}"""
     near_copies: Literal["report", "drop"] = "report"
-    """near copies among accepted images: count them in the card, or publish only the earliest of each group"""
+    """near-duplicates among accepted images: count them in the card, or publish only the earliest of each group"""
     copy_bits: Annotated[int, Field(ge=0, le=16)] = COPY_BITS
-    """images are near copies if their perceptual hashes differ in at most this many of 64 bits; beyond 4, only where
-    neither is as near to more than two others"""
+    """images are near-duplicates if their perceptual hashes differ in at most this many of 64 bits; beyond 4, only
+    where neither is as near to more than two others"""
     copy_cosine: Annotated[float, Field(gt=0, le=1)] | None = None
-    """images are near copies, too, if their vectors have at least this cosine (null: hashes only)"""
+    """images are near-duplicates, too, if their vectors have at least this cosine (null: hashes only)"""
     strip: bool = True
     """remove EXIF with GPS, XMP, IPTC and comments from the published images; pixels do not change"""
     unlabelled: Literal["none", "index", "images"] = "index"
     """images without labels: omit them, list them in unlabelled.parquet, or include them"""
     licences: tuple[Prefix, ...] = ()
-    """licences that may be published: how their name or address begins (empty: those that permit copies; other photos
-    are listed in addresses.parquet)"""
+    """licences that may be published: how their name or URL begins (empty: those that permit copies; other photos
+    are listed in urls.parquet)"""
     own: bool = False
     """all photos are your own, or you may publish each of them: no licence is needed"""
     columns: tuple[Literal["user", "url"], ...] = ()
     """columns that attribution does not need: user (the uploader's id), url with its query; tokens are always cut"""
     ids: Literal["opaque", "path"] = "opaque"
-    """ids that are made from paths or addresses: replaced (opaque), since folders are named after people, or kept
+    """ids that are made from paths or URLs: replaced (opaque), since folders are named after people, or kept
     (path); ids of the source stay"""
     withdrawn: str | None = None
     """CSV file with a column id: photos that their owners withdrew; WITHDRAWN.csv lets owners of copies find them"""
     previous: str | None = None
-    """the release before this one: its images keep their labels and sides, CHANGES.md counts the differences, and the
+    """the release before this one: its images keep their labels and splits, CHANGES.md counts the differences, and the
     version must agree with them"""
     judgement: str | None = None
     """Markdown file with the parts of the card that need a person's judgement"""

@@ -1,6 +1,6 @@
 """The unlabelled images of a release, for pre-training: collected but not labelled.
 
-No test image of any split is among them, no photo by its uploader, no near copy of it.
+No test image of any split is among them, no photo by its uploader, no near-duplicate of it.
 """
 
 from collections import Counter
@@ -57,7 +57,7 @@ class Tested:
     digests: frozenset[str]
     """SHA-256 of their files, as published and as fetched"""
     bits: int = SURE_BITS
-    """near copies of them differ in at most so many bits of 64"""
+    """near-duplicates of them differ in at most so many bits of 64"""
 
     @classmethod
     def of(
@@ -96,7 +96,7 @@ def left_out(tests: Tested, rows: Iterable[Sequence[Any]]) -> dict[str, str]:
 
 
 def copies_of_tests(embedded: Path, tests: Tested, cosine: float | None = None) -> set[str]:
-    """Ids of the photos of an embed stage's folder that are near copies of tests: by their perceptual hashes, or by
+    """Ids of the photos of an embed stage's folder that are near-duplicates of tests: by their perceptual hashes, or by
     vectors of at least this cosine. The tests are among them."""
     stored, close = [np.zeros(0, np.uint64)], set()
     for table, _ in parts(embedded):
@@ -128,7 +128,8 @@ def write_unlabelled(
 
     sha256 is null: that of published bytes is known when they are packed; `changes` is what fetch did.
     Addresses and users are as they were if the images are packed next. tests: of every split; photos by
-    their uploaders and `copies`, the ids of their near copies, are left out. Returns the number of rows, and reason →
+    their uploaders and `copies`, the ids of their near-duplicates, are left out. Returns the number of rows, and
+    reason →
     number of photos left out. names: id → id in the release, where it is another one. Memory does not grow with the
     collection.
     """

@@ -6,8 +6,8 @@ CLEAR's rules [supplement 1; prepare_concepts.py]:
   next ones of each list (`discard`, as in the paper), or stays in all lists (`allow`);
 - background: per concept the images with the lowest cosines that are not used yet, `int(per_class × ratio)` each.
 
-Additional rules, off by default: a maximum per uploader, no near copies, a margin over the second-best concept, equal
-shares of the bucket's time span. An image that fails one of them is replaced by the next in the list.
+Additional rules, off by default: a maximum per uploader, no near-duplicates, a margin over the second-best concept,
+equal shares of the bucket's time span. An image that fails one of them is replaced by the next in the list.
 """
 
 from collections import Counter

@@ -65,7 +65,8 @@ class RetrieveSettings(Section):
     per_user: Positive | None = None
     """at most this many candidates of one uploader in a concept and bucket (null: any)"""
     near_copy_cosine: Annotated[float, Field(gt=0, le=1)] | None = None
-    """drop candidates with this cosine to a better one of their concept, because they are near copies (null: keep)"""
+    """drop candidates with this cosine to a better one of their concept, because they are near-duplicates (null:
+    keep)"""
     margin: Annotated[float, Field(ge=0, le=2)] | None = None
     """how much a candidate's score must exceed those of all other concepts (null: any)"""
     strata: Annotated[int, Field(ge=2)] | None = None

@@ -86,11 +86,11 @@ class Flickr(Source):
     search: dict[str, str] = Field(default_factory=dict)
     """further arguments of the query, e.g. {text: bicycle}"""
     size: Literal["medium", "large", "original"] = "large"
-    """largest image address that is taken; where an original is not served, the next smaller one is"""
+    """largest image that is taken; where an original is not served, the next smaller one is"""
     rate: Annotated[Positive, SPEED] = 3600
     """queries an hour"""
     endpoint: str = ENDPOINT
-    """address of the API"""
+    """URL of the API"""
     records_version: ClassVar[int] = 3
 
     @model_validator(mode="after")
@@ -321,10 +321,10 @@ class Api:
         code, words = document.get("code"), str(document.get("message", "")).replace(self._key, "…")[:200]
         if code in (100, 116, 96, 97, 98, 99):
             raise BadConfig(
-                f"Flickr refuses the key: {words}.", "", "Check FLICKR_API_KEY: only Pro accounts have keys."
+                f"Flickr rejects the key: {words}.", "", "Check FLICKR_API_KEY: only Pro accounts have keys."
             )
         if code in (1, 2, 3, 4, 5, 11, 12, 14, 17, 18, 111, 112):
-            raise BadConfig(f"Flickr refuses the query: {words}.", "", "Check collection.search.")
+            raise BadConfig(f"Flickr rejects the query: {words}.", "", "Check collection.search.")
         raise reply.again(self._client.hidden(f"error {code}: {words}"))
 
 

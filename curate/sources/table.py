@@ -57,7 +57,7 @@ class TableSource(FileSource):
     time_format: str | None = None
     """how dates are written that are texts, such as %d/%m/%Y (null: forms with one meaning, such as 2026-07-31)"""
     licence_names: Literal["flickr"] | None = None
-    """flickr: the column of licences has Flickr's numbers, 0 to 10, and photos get their names and addresses"""
+    """flickr: the column of licences has Flickr's numbers, 0 to 10, and photos get their names and URLs"""
     records_version: ClassVar[int] = 3
 
     def own_ids(self) -> bool:
@@ -190,7 +190,7 @@ def _as_written(value: Any, first: bool) -> Any:
 
 
 class Parquet(TableSource):
-    """A Parquet file, a folder of them, or the http(s) address of one, of which only the needed parts are read.
+    """A Parquet file, a folder of them, or the http(s) URL of one, of which only the needed parts are read.
 
     Times and paths are read as by `delimited`. Images in a column are read by the stage fetch.
     """

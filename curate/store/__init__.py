@@ -13,7 +13,7 @@ NETWORK_REASONS = {"timeout", "connection_failed", "no_result", "file_unreadable
 
 
 class StoreSettings(Section):
-    """Where photos, misses, vectors and answers are kept by content; no output of a stage depends on it."""
+    """Where photos, failed downloads, vectors and answers are cached by content; no output of a stage depends on it."""
 
     path: Annotated[str, Field(min_length=1), Form("a path"), PLACE] = "store"
     """folder of the store, relative to this file; several runs on one machine may share it"""

@@ -51,9 +51,9 @@ class JudgeSettings(Section):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,40}$"), Form("1 to 40 letters, digits, '-', '_' or '.'")]
     """its name as a worker, after `judge:`"""
     kind: Literal["endpoint", "clip"] = "endpoint"
-    """endpoint: a vision-language model behind an OpenAI-compatible address; clip: the run's encoder and prompts"""
+    """endpoint: a vision-language model behind an OpenAI-compatible URL; clip: the run's encoder and prompts"""
     url: Text | None = None
-    """endpoint: address before /chat/completions, e.g. http://127.0.0.1:8000/v1"""
+    """endpoint: URL before /chat/completions, e.g. http://127.0.0.1:8000/v1"""
     model: Text | None = None
     """endpoint: name of the model there"""
     key_variable: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$"), Form("a variable's name")] | None = None
@@ -79,7 +79,7 @@ class JudgeSettings(Section):
 
 
 class ValidationSettings(Section):
-    """Who validates the candidates: a crowd, or the labels of the source's catalogue."""
+    """Who validates the candidates: people, or the labels that come with the collection."""
 
     method: Literal["crowd", "catalogue"] = "crowd"
     """crowd (batches and answers) or catalogue (labels that the source already has)"""
@@ -106,7 +106,7 @@ class ValidationSettings(Section):
     reward_usd: Annotated[float, Field(gt=0), ASK] = 0.02
     """reward for an answer, for the estimate (CLEAR: 0.02)"""
     seconds: Annotated[float, Field(gt=0), ASK] = 9.0
-    """expected time for an answer, for the hourly wage (marketplaces require $8 and more)"""
+    """expected time for an answer, for the hourly wage (crowdsourcing platforms require $8 and more)"""
     gold: Annotated[str | None, ASK] = None
     """CSV of photos with known answers (columns id, labels): hidden among the questions, to check the workers"""
     gold_share: Annotated[float, Field(ge=0, le=0.5), ASK] = 0.05
@@ -120,7 +120,7 @@ class ValidationSettings(Section):
     skip_people: Literal["never", "agreed"] = "never"
     """never: people see every image; agreed: no person sees images on which all judges agree, except a random share"""
     audit_share: Annotated[float, Field(gt=0, le=1)] = 0.1
-    """skip_people: share of these images that people answer all the same, drawn at random"""
+    """skip_people: share of these images that people answer all the same, chosen at random"""
 
     @model_validator(mode="after")
     def _judges_have_names(self) -> "ValidationSettings":

@@ -19,7 +19,7 @@ REFUSALS = {  # need of a learner → what a protocol says that cannot meet it
     "all_steps": "It cannot learn step by step",
     "whole_steps": "It cannot learn batch by batch",
     "first_step": "Its first data must be a whole step",
-    "future": "It trains on steps that are tests here",
+    "future": "It trains on steps that are test steps here",
 }
 
 

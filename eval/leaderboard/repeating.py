@@ -96,7 +96,7 @@ def compared(run: Run, stream: Stream) -> tuple[str, float]:
         if _json(again.about[key]) != _json(run.about[key]):
             return f"its {key} are {_json(again.about[key])}, submitted {_json(run.about[key])}", 1.0
     if len(again.rows) != len(run.rows):
-        return f"{len(again.rows)} rows, submitted {len(run.rows)}", 1.0
+        return f"{len(again.rows)} test results, submitted {len(run.rows)}", 1.0
     differs, others = "", 0
     for k, (a, b) in enumerate(zip(again.rows, run.rows, strict=True)):
         if _json(counted(a)) != _json(counted(b)):
@@ -191,7 +191,7 @@ def rescored(run: Run, stream: Stream) -> str:
     except DriftlineError as error:
         return f"its protocol cannot run on the stream: {error}"
     if len(rows) != len(run.rows):
-        return f"it has {len(run.rows)} rows; the protocol gives {len(rows)}"
+        return f"it has {len(run.rows)} test results; the protocol gives {len(rows)}"
     for k, (row, expected) in enumerate(zip(run.rows, rows, strict=True)):
         if difference := _difference(row, expected):
             return f"row {k}: {difference}"

@@ -1,8 +1,8 @@
 """The file of a submission: rows, outcomes and hashes of runs, packed and read.
 
 A submission is a zip: `manifest.json` (written last, with the SHA-256 of every other member) and for each run
-`runs/NNNN/run.json`, `rows.parquet` and `outcomes.parquet`; `code/NAME.py` are modules of learners that driftline does
-not have. The same runs give the same bytes.
+`runs/NNNN/run.json`, `rows.parquet` and `predictions.parquet`; `code/NAME.py` are modules of learners that driftline
+does not have. The same runs give the same bytes.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ MOST = 20_000  # members
 LONGEST = 300  # characters of a name
 EPOCH = (1980, 1, 1, 0, 0, 0)  # of every member: the same bytes every time
 MODULE = r"[^\W\d]\w*"  # the name of one
-MEMBER = re.compile(rf"runs/\d{{4,}}/(run\.json|rows\.parquet|outcomes\.parquet)|code/{MODULE}\.py")
+MEMBER = re.compile(rf"runs/\d{{4,}}/(run\.json|rows\.parquet|predictions\.parquet)|code/{MODULE}\.py")
 IDENTITY = ("protocol", "protocol_settings", "learner", "settings", "seed", "stream", "steps")
 A_SUBMISSION = "Expected a submission of driftline submit."
 AGAIN = "Pack the runs again."
@@ -114,7 +114,7 @@ def _members(path: Path, file: zipfile.ZipFile) -> dict[str, bytes]:
     for info in infos:
         if info.filename != "manifest.json" and not MEMBER.fullmatch(info.filename):
             problem = f"{path} has a member {info.filename[:100]!r}."
-            raise BadInput(problem, "Expected runs/NNNN/run.json, rows, and code/NAME.py.")
+            raise BadInput(problem, "Expected runs/NNNN/run.json, its tables, and code/NAME.py.")
         if info.filename in members:
             raise BadInput(f"{path} has {info.filename} twice.", "Expected every member once.")
         with file.open(info) as member:
@@ -165,7 +165,7 @@ def documents_of(runs: Sequence[Run]) -> list[dict[str, Any]]:
         groups = sorted(row_files.grouped(runs).items())
         return [summary(group, name, sha, protocol) for (sha, protocol, name), group in groups]
     except (DriftlineError, TypeError, ValueError, LookupError, ArithmeticError, StopIteration, MemoryError) as error:
-        problem = f"Its rows cannot be scored ({type(error).__name__}: {error})."
+        problem = f"Its results cannot be scored ({type(error).__name__}: {error})."
         raise BadInput(problem, "Expected runs of driftline eval.") from None
 
 

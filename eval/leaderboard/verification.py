@@ -167,13 +167,17 @@ def _rescored(run: Run, stream: Stream | None) -> tuple[str, str]:
     """What is wrong with a run's rows, and why they cannot be computed again; "" if nothing is."""
     if any(row.answers is None and row.n_correct for row in run.rows):
         some = any(row.answers is not None for row in run.rows)
-        return ("a row with right answers has no records", "") if some else ("", "it has no outcomes")
+        return (
+            ("a test result with right answers has no predictions", "")
+            if some
+            else ("", "it has no per-sample predictions")
+        )
     if wrong := miscounted(run):
         return wrong, ""
     if stream is None:
         return "", "its stream is not here"
     if run.about.get("tests", tested(run.rows)) != tested(run.rows):
-        return "its record names other tests than its outcomes", ""
+        return "its record names other test samples than its predictions", ""
     return rescored(run, stream), ""
 
 

@@ -28,7 +28,7 @@ class NearestMean(ClosedForm):
     """
 
     squares = "none"
-    guide = Guide("closed form", "Mensink et al. 2013", "n D", "the cheapest row; always")
+    guide = Guide("closed form", "Mensink et al. 2013", "n D", "the cheapest baseline; always")
 
     def solve(self) -> tuple[Floats, ...]:
         """Means (D, C), and minus half of their squared lengths (C,): the highest score is the nearest mean."""

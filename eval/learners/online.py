@@ -172,10 +172,10 @@ class ErOnline(OnlineLearner):
 
 @dataclass
 class FcOnly(OnlineLearner):
-    """Trains the classifier only, on samples drawn uniformly [near-future accuracy, sec. 5, FC-Only]."""
+    """Trains the classifier only, on samples chosen uniformly [near-future accuracy, sec. 5, FC-Only]."""
 
     head_only = True
-    guide = Guide("online", "near-future accuracy, sec. 5", "n D C", "the base row on fast streams")
+    guide = Guide("online", "near-future accuracy, sec. 5", "n D C", "the baseline on fast streams")
 
 
 @dataclass

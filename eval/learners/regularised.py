@@ -57,7 +57,7 @@ def fisher_of_batches(net: Net, x: Any, y: Any, batch: int) -> Params:
 
 @dataclass
 class Ewc(NetLearner):
-    """Finetuning with a quadratic pull towards past weights, weighted by each weight's Fisher information."""
+    """Finetuning with a quadratic penalty towards past weights, weighted by each weight's Fisher information."""
 
     strength: NonNegativeFloat = 0.4
     """λ of λ/2 · Σ F (θ − θ*)² (CLEAR: 0.4)"""
@@ -120,7 +120,8 @@ class Path(Rule):
 
 @dataclass
 class Si(NetLearner):
-    """Finetuning with a pull towards the last weights, weighted by how much each weight has lowered the loss so far."""
+    """Finetuning with a regularisation term towards the last weights, weighted by how much each weight has lowered
+    the loss so far."""
 
     strength: NonNegativeFloat = 1e-4
     """c of equation 4 (CLEAR: 1e-4)"""

@@ -158,7 +158,7 @@ class DerPlusPlus(Der):
     """β, weight of stored labels [the authors' utils/best_args.py: 0.5 to 1]"""
 
     cost = 3.0
-    guide = Guide("replay", "Buzzega et al. 2020", "3 E n D C", "as der, a stronger row for one more pass")
+    guide = Guide("replay", "Buzzega et al. 2020", "3 E n D C", "as der, stronger for one more pass")
 
 
 @dataclass

@@ -175,7 +175,7 @@ class Llm(Learner):
     """
 
     endpoint: str = ""
-    """address, such as http://127.0.0.1:11434/v1"""
+    """URL, such as http://127.0.0.1:11434/v1"""
     model: str = ""
     """name of the model at the endpoint"""
     k: PositiveInt = 6
@@ -200,7 +200,7 @@ class Llm(Learner):
             problem = f"llm reads texts; the samples have shape {task.x_shape}."
             raise IncompatibleStream(problem, "", "See docs/reference/ocrr.md.")
         if not re.match(r"https?://", self.endpoint) or not self.model:
-            expected = "Expected an address such as http://127.0.0.1:11434/v1, and a model's name."
+            expected = "Expected a URL such as http://127.0.0.1:11434/v1, and a model's name."
             raise IncompatibleStream(f"endpoint is {self.endpoint!r}, model {self.model!r}.", expected)
         self.classes = list(task.classes) or [str(c) for c in range(task.n_classes)]
         self.number: dict[str, int] = {}  # plain name → label, of classes that were learned

@@ -65,7 +65,7 @@ class Scratch(NetLearner):
 class Finetune(NetLearner):
     """Trains on each step's data only, starting from the current weights."""
 
-    guide = Guide("trained heads", "CLEAR", "E n D C", "the plain way; the row that all others must beat")
+    guide = Guide("trained heads", "CLEAR", "E n D C", "the plain way; what all others must beat")
 
 
 @dataclass
@@ -182,7 +182,7 @@ class ZeroShot(Learner):
 
     needs = Needs(class_texts=True)
     knows = True
-    guide = Guide("texts of the classes", "Radford et al. 2021", "nothing", "row 0 of every table on vectors of CLIP")
+    guide = Guide("texts of the classes", "Radford et al. 2021", "nothing", "the first baseline on vectors of CLIP")
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         assert task.class_texts is not None  # check_stream refuses a stream without
@@ -268,7 +268,7 @@ class OnlineLinear(NetLearner):
     decay_after: PositiveInt = 30
     scale: Literal["rms", "none"] = "none"
     classes: Literal["closed", "open"] = "closed"
-    """a correction to an undeclared class: `open` adds the class, with weights of zero; `closed` refuses it"""
+    """a correction to an undeclared class: `open` adds the class, with weights of zero; `closed` raises an error"""
 
     guide = Guide("online", "OCRR", "E n D C", "one step of SGD for each correction")
 

@@ -32,8 +32,8 @@ DROPPED = {
     "unknown_ids": "{} ids of the labels are not in the log.",
 }
 CHOSEN = {
-    "weighted": "Labels were chosen by confidence: cells are weighted to the scores of all rows.",
-    "only": "Labels were chosen by confidence: all numbers are of the labelled rows only, and no alarm fires.",
+    "weighted": "Labels were chosen by confidence: cells are weighted to the scores of all predictions.",
+    "only": "Labels were chosen by confidence: all numbers are of labelled predictions only, and no alarm fires.",
 }
 
 

@@ -313,7 +313,7 @@ def _scores(column: pa.ChunkedArray, what: str) -> npt.NDArray[np.float32]:
         wrong = (score < 0) | (score > 1)
     if wrong.any():
         problem = f"{what}: {int(wrong.sum()):,} scores lie outside 0 … 1, the first is {score[wrong.argmax()]:g}."
-        raise BadInput(problem, "Expected the confidence of each answer, 0 … 1.", "Map no score, or divide per cents.")
+        raise BadInput(problem, "Expected the confidence of each answer, 0 … 1.", "Divide percentages by 100.")
     return score
 
 

@@ -52,7 +52,7 @@ def cells(
             for name, values in of_title.items() for column, value in zip(columns, values, strict=False)
             if value is not None]  # fmt: skip
     svg = svg_of(parts, label, height, left + across * (wide * len(columns) + GAP))
-    return Picture(svg, ["name", *heads, "per cent"], rows)
+    return Picture(svg, ["name", *heads, "%"], rows)
 
 
 def _cell(

@@ -91,11 +91,11 @@ def lines(
     bands, levels, dates, order = bands or {}, levels or {}, dates or {}, list(series)
     last = len(frames.COLOURS)
     looks = [order.index(like[name]) + last if like and name in like else i for i, name in enumerate(order)]
-    of, what, show = (_percent, "per cent", _tenths) if share else (short, y_name or "value", number)
+    of, what, show = (_percent, "%", _tenths) if share else (short, y_name or "value", number)
     shown = {name: f"{cut(name)}  {show(y[-1]) if len(y) else ''}".rstrip() for name, (_, y) in series.items()}
     xs = sorted({v for x, _ in series.values() for v in x}) or [0.0]
     summary = "; ".join(f"{name} ends at {show(y[-1])}" for name, (_, y) in series.items() if len(y))
-    label = f"{'Accuracy in per cent' if share else what} over {x_name}. {summary}"
+    label = f"{'Accuracy (%)' if share else what} over {x_name}. {summary}"
 
     def scale(x: float) -> float:
         return float(np.log2(x / log + 1)) if log else float(x)
@@ -155,8 +155,8 @@ def slopes(
         names.append((frame.at(1, values[-1])[1], name, i, shown[name]))
         row += len(values)
     rows = [[n, x, _percent(y)] for n, values in series.items() for x, y in zip(columns, values, strict=False)]
-    label = f"Accuracy in per cent, {', '.join(columns)}: {summary}"
-    return Picture(frames.whole(parts, names, label, frame), ["series", "score", "per cent"], rows)
+    label = f"Accuracy (%), {', '.join(columns)}: {summary}"
+    return Picture(frames.whole(parts, names, label, frame), ["series", "score", "%"], rows)
 
 
 def scatter(
@@ -196,7 +196,7 @@ def scatter(
         parts.append(text(x + shift, y, together, "start" if shift else "middle"))
     rising = [frame.top + i / len(shown) for i in range(len(shown))]  # in their order, as close as they may be
     names: list[Named] = [(y, name, None, one) for y, name, one in zip(rising, places, shown, strict=True)]
-    label = f"{x_name} and {y_name} in per cent: {'; '.join(shown)}. Front: {', '.join(front)}"
+    label = f"{x_name} and {y_name} (%): {'; '.join(shown)}. Front: {', '.join(front)}"
     columns = ["learner", x_name, y_name, *([size] if size else []), "no other is better"]
     rows = [[n, _percent(x) if size else short(x), _percent(y), *more, "yes" if n in front else "no"]
             for n, (x, y, *more) in places.items()]  # fmt: skip

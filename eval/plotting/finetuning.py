@@ -150,7 +150,7 @@ def _planes(
 
 
 def adjacent(runs: Path) -> Picture:
-    """Validation accuracy of joint models over the pull between adjacent times: the best of each strength."""
+    """Validation accuracy of joint models over the regularisation between adjacent times: the best of each strength."""
     points = analysis.adjacents(runs)
     series = {}
     for name in sorted({net for _, _, net in points}):
@@ -158,4 +158,4 @@ def adjacent(runs: Path) -> Picture:
         best = [max(float(a) for s, a, net in points if net == name and s == strength) for strength in strengths]
         series[name] = (strengths, best)
     y_name = "validation accuracy on the last step"
-    return lines(series, "pull between adjacent times", log=LINEAR, dots=True, y_name=y_name)
+    return lines(series, "regularisation between adjacent times", log=LINEAR, dots=True, y_name=y_name)

@@ -53,8 +53,8 @@ def matrix(rows: Sequence[Row], steps: int) -> Matrix:
     learned, tested, n, right = np.array(counts, np.int64).reshape(-1, 4).T
     last = max(int(learned.max(initial=-1)), int(tested.max(initial=-1)))
     if not last < steps <= MOST:
-        problem = f"A run of {steps:,} steps has rows up to step {last:,}."
-        raise BadInput(problem, f"Expected rows of its own steps, at most {MOST:,}.", "Evaluate again.")
+        problem = f"A run of {steps:,} steps has results up to step {last:,}."
+        raise BadInput(problem, f"Expected results of its own steps, at most {MOST:,}.", "Evaluate again.")
     if not n.all():
         raise BadInput(f"Step {tested[n == 0][0]} was tested on no samples.", "Expected at least one.")
     cells = np.full((steps, steps), np.nan)
@@ -186,9 +186,9 @@ class Iid(Clear):
 
     splits: Literal["stream", "seeded", "published", "random"] = "stream"
     """"stream": the stream's own test sets; "seeded": a new split for every seed, stratified by class, with all samples
-    of an uploader or group of near copies on one side, if they are known; "published": seed s takes published split
-    s mod K of the stream's K, so that seeds 0 … nK − 1 run each n times; "random": like "seeded" without groups, as in
-    the paper's five 70/30 splits, whose test samples share uploaders with training"""
+    of an uploader or group of near-duplicates in the same split, if they are known; "published": seed s takes published
+    split s mod K of the stream's K, so that seeds 0 … nK − 1 run each n times; "random": like "seeded" without groups,
+    as in the paper's five 70/30 splits, whose test samples share uploaders with training"""
     test_share: Annotated[float, Field(gt=0, lt=1)] = 0.3
     """share of test samples in a seeded or random split"""
 
@@ -222,8 +222,8 @@ class Iid(Clear):
         return [(replace(self, splits="stream"), rehearsal(stream, train, rng))]
 
     def facts(self, stream: Stream, learner: Learner, seed: int) -> dict[str, Any]:
-        """Share of test samples that share an uploader, or are near copies of, a training sample, on the split of seed
-        0, and a warning if there are any."""
+        """Share of test samples that share an uploader, or are near-duplicates of, a training sample, on the split of
+        seed 0, and a warning if there are any."""
         labels = replace(stream, steps=[bare(step) for step in stream.steps])
         shared = self.split(labels, rng_for(0, "shared"), 0).shared_with_training()
         if shared is None:
@@ -231,7 +231,7 @@ class Iid(Clear):
         about: dict[str, Any] = {"shared_with_training": round(shared, 4)}
         if shared:
             about["warning"] = (
-                f"{shared:.1%} of the test samples share an uploader, or are near copies of, a training sample: "
+                f"{shared:.1%} of the test samples share an uploader, or are near-duplicates of, a training sample: "
                 f"in-domain accuracy is too high. splits=seeded keeps them apart."
             )
         return {"told": about}
@@ -255,7 +255,7 @@ class Iid(Clear):
 
 @dataclass(frozen=True)
 class Streaming(Clear):
-    """CLEAR's streaming protocol: all of a step is training data, tests are all of the later steps."""
+    """CLEAR's streaming protocol: all of a step is training data, all later steps are tested."""
 
     scores = tuple(STREAMING)
     refuses = ("all_steps", "future")

@@ -112,11 +112,12 @@ def _curve_note(part: Part, shown: Sequence[tuple[str, Ageing]], like: Mapping[s
     text += f" Steps are unevenly apart, and ages are means: {', '.join(ranges)}." if ranges else ""
     drawn = "seeds and test samples" if len(first.seeds) > 1 else "test samples (1 seed)"
     text += f" Shaded{' (of the line under the pointer)' if len(shown) > SHADED else ''}: 95 % interval over {drawn}"
-    text += ", samples of one uploader or near-copy group drawn together." if first.clustered else "."
+    text += ", samples of one uploader or group of near-duplicates resampled together." if first.clustered else "."
     names = {label for label, _ in shown}
     others = [r["label"] for r in part["results"] if r.get("aged") and r["label"] not in names]
     if others:
-        text += f" Not drawn, since they are never retrained, see no sample or have other tests: {', '.join(others)}."
+        why = "they are never retrained, see no sample or have other test samples"
+        text += f" Not in the chart, because {why}: {', '.join(others)}."
     return text
 
 
@@ -161,7 +162,7 @@ def retrain(part: Part) -> Markup | None:
             cost = Cell(f"{one.trainings:.2g}", seconds_text(one.seconds))
             rows.append([r["label"], f"{one.every}", Cell(*interval(one.accuracy)), behind, cost])
     heads = ["learner", "new model every … steps", "accuracy", "behind every step", "trainings a step"]
-    note = "Accuracy in per cent, differences in points, on the same test samples, with 95 % intervals."
+    note = "Accuracy in %, differences in percentage points, on the same test samples, with 95 % intervals."
     return Markup("<h3>How often to retrain</h3>") + markup.table(heads, rows) + render("soft", note)
 
 
@@ -177,10 +178,10 @@ def placebo(part: Part) -> Figure | None:
     if not rows:
         return None
     caption = (
-        "Points a year that models lose, net of the control, with 95 % intervals. Grey: each draw of the control "
+        "Percentage points per year that models lose, net of the control, with 95 % intervals. Grey: each permutation "
         "against the others, which is what chance makes where nothing can age."
     )
-    return Figure("Net loss against chance", caption, strips(rows, "points a year", {"0": 0.0}))
+    return Figure("Net loss against chance", caption, strips(rows, "points per year", {"0": 0.0}))
 
 
 def by_class(part: Part) -> Figure | None:
@@ -251,7 +252,7 @@ def _fall(r: Mapping[str, Any], first: Ageing, unit: str, nets: bool) -> list[Ce
 
 
 def _chance(shown: Sequence[Mapping[str, Any]]) -> str:
-    """What a constant answer reaches, in per cent over the tests."""
+    """What a constant answer reaches, in % of the test samples."""
     every = [r["aged"] for r in shown]
     levels = [float(np.nanmean(one.chance[one.tested - one.model >= one.lags[one.base]])) for one in every]
     of = "training" if all(r["aged"].chance_by == "training" for r in shown) else "all test"

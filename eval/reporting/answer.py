@@ -77,7 +77,7 @@ def answer(part: Part) -> Answer | None:
             why = (
                 "No learner was retrained and tested at several ages on the same samples: there is nothing to compare."
             )
-        headline, key = "How models age cannot be told", Markup(why)
+        headline, key = "How models age is not known", Markup(why)
     else:
         headline, key = ranked(part)
     takeaways = [_first_when_old(part, old), _harder(part), _frozen(part), _half_life(part, old)] if old else []
@@ -112,7 +112,9 @@ def _aged(part: Part, old: Mapping[str, Any]) -> tuple[str, Markup]:
         )
     tested = [r for r in group if r.get("net") is not None and r["net"].points_per_year is not None]
     fall, who = range_of([float(r["aged"].curve.loss.value) for r in group], 1), listed([name_of(r) for r in group])
-    behind = Markup("{} points a {} behind newer models of the same method").format(fall, unit.removesuffix("s"))
+    behind = Markup("{} percentage points per {} behind newer models of the same method").format(
+        fall, unit.removesuffix("s")
+    )
     several = len(group) > 1
     if not tested:
         why = next((f" {r['net'].because}" for r in group if r.get("net") is not None and r["net"].because), "")
@@ -136,11 +138,11 @@ def _controlled(tested: Sequence[Result], others: int, time: str) -> tuple[str, 
     states = {one.is_ for one in nets}
     if states == {"ageing"}:
         verb = "lose" if len(tested) > 1 else "loses"
-        text = Markup("{} {} {} points of accuracy a year by ageing, {}.")
+        text = Markup("{} {} {} percentage points of accuracy per year by ageing, {}.")
         return "Models age: older ones lose more than newer data explain", text.format(who, verb, net, of_control)
-    text = Markup("{}: {} points a year are lost with age, {}.").format(who, net, of_control)
+    text = Markup("{}: accuracy drops by {} percentage points per year with age, {}.").format(who, net, of_control)
     if states == {"none"}:
-        return f"No measurable ageing in {time}", text + Markup(" Any ageing is below 1 point a year.")
+        return f"No measurable ageing in {time}", text + Markup(" Any ageing is below 1 percentage point per year.")
     ageing = [name_of(r) for r in tested if r["net"].is_ == "ageing"]
     if not ageing:
         return "Whether models age is not known", text + Markup(" That may be chance.")
@@ -155,7 +157,7 @@ def _these(results: Sequence[Result]) -> Markup:
 
 def _draws(nets: Sequence[Net]) -> str:
     fewest, wanted = min(net.draws for net in nets), max(net.wanted for net in nets)
-    return f"{fewest} draws" if fewest >= wanted else f"{fewest} of {wanted} draws"
+    return f"{fewest} permutations" if fewest >= wanted else f"{fewest} of {wanted} permutations"
 
 
 def _above_zero(band: Band) -> bool:
@@ -181,7 +183,7 @@ def _first_when_old(part: Part, old: Mapping[str, Any]) -> Markup:
         text = Markup("When {} old, {} is the most accurate, beyond chance: {} % of {} (newly trained: {} %).")
         return text.format(time, names, now, samples, fresh)
     rest = f", ahead of {others} more" if others else ""
-    text = Markup("When {} old, {} are not told apart{}: {} % of {} (newly trained: {} %).")
+    text = Markup("When {} old, {} do not differ measurably{}: {} % of {} (newly trained: {} %).")
     return text.format(time, names, rest, now, samples, fresh)
 
 
@@ -193,8 +195,10 @@ def _harder(part: Part) -> Markup | None:
     low, high = sorted(abs(float(end)) / 100 for end in (band.low, band.high))
     size = f"{points(abs(float(band.value)) / 100)} points ({ends(low, high)})"
     if float(band.value) < 0:
-        return Markup("Test samples become easier for newly trained models: by {} a year.").format(size)
-    text = Markup("Test samples become harder for newly trained models, too: by {} a year, which retraining leaves.")
+        return Markup("Test samples become easier for newly trained models: by {} per year.").format(size)
+    text = Markup(
+        "Test samples become harder for newly trained models, too: by {} per year, which retraining does not win back."
+    )
     return text.format(size)
 
 
@@ -242,7 +246,7 @@ def _cost(results: Sequence[Result]) -> Markup | None:
     cheap, dear = by_cost[0], by_cost[-1]
     factor = seconds_of(dear) / seconds_of(cheap)
     if factor < 1.5:
-        return Markup("All learners cost about the same, {} a run.").format(seconds_text(seconds_of(dear)))
+        return Markup("All learners cost about the same, {} per run.").format(seconds_text(seconds_of(dear)))
     text = Markup("A run of {} takes {}, one of {} {:,.0f} times as long ({}).")
     times = (seconds_text(seconds_of(cheap)), seconds_text(seconds_of(dear)))
     return text.format(name_of(cheap), times[0], name_of(dear), factor, times[1])
@@ -261,7 +265,7 @@ def _may(part: Part, old: Mapping[str, Any] | None, lead: Lead | None, below: bo
             may.append(Markup("that models of {} age on this stream").format(listed([name_of(r) for r in shown])))
         if none:
             may.append(
-                Markup("that models of {} lose less than 1 point a year by age").format(
+                Markup("that models of {} drop less than 1 percentage point per year by age").format(
                     listed([name_of(r) for r in none])
                 )
             )
@@ -298,7 +302,7 @@ def _may_not(part: Part, old: Mapping[str, Any] | None) -> list[Markup]:
             )
         )
     if uploaders := part.get("uploaders"):
-        why = "who are not known here: give --stream" if uploaders == "not known" else "of whom the stream says nothing"
+        why = "who are not known here: give --stream" if uploaders == "not known" else "whom the stream does not name"
         may_not.append(Markup("that p and intervals hold for other uploaders, {}").format(why))
     if seeds == 1:
         may_not.append(Markup("what another seed would give: each learner ran with one"))

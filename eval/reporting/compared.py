@@ -148,13 +148,15 @@ def ranked(part: Part) -> tuple[str, Markup]:
         return f"One learner, {score.label}", Markup("{}: {}.{}").format(who, value, constant)
     if not tie or not any(r is best[0] for r in tie):
         text = Markup("{} is first by {}, {}; differences were not tested.{}")
-        return f"The first of {len(results)} learners is not proven", text.format(who, score.label, value, constant)
+        return f"Which of {len(results)} learners is the best is not known", text.format(
+            who, score.label, value, constant
+        )
     if len(first) == 1:
         text = Markup("{} has the best {} of {} learners, {}, beyond chance.{}")
         return f"One learner is ahead by {score.label}", text.format(who, score.label, len(results), value, constant)
     means = [mean for r in first if (mean := mean_of(score, r)) is not None]
     shown = f"{value_text(score, min(means))} to {_shown(score, max(means))}"
-    text = Markup("{} are not told apart by {}: {}.{}")
+    text = Markup("{} do not differ measurably in {}: {}.{}")
     return f"{len(first)} of {len(results)} learners are first together", text.format(who, score.label, shown, constant)
 
 

@@ -34,7 +34,10 @@ def shown(part: Document, stream: Stream | None) -> dict[str, Any]:
     about, lacks = part.get("ageing") or {}, []  # what could be shown if the rows had it
     if any(r["matrix"] for r in results):
         if not about:
-            lacks = ["No model was tested after its training, or no outcomes were read: there are no ageing curves."]
+            lacks = [
+                "No model was tested after its training, or no per-sample predictions were read: there are no "
+                "ageing curves."
+            ]
         elif not about["dates"]:
             lacks = ["No dates: ages are in steps."]
     part = {**part, "names": names_of(part, stream), "ends": [] if stream is None else _ends(stream)}
@@ -86,7 +89,7 @@ def remarks(result: Mapping[str, Any]) -> list[str]:
     same += [result["mark"]] if result.get("mark") else []
     constant = ["one answer for all samples of a test"] if result.get("constant") else []
     constant += [f"no answer to {result['no_answer']:.1%} of test samples"] if "no_answer" in result else []
-    return same + constant + ["rows of other code"] * (result.get("code") == "other")
+    return same + constant + ["results of other code"] * (result.get("code") == "other")
 
 
 def recalls(part: Document) -> tuple[list[str], list[list[str]]]:
@@ -116,7 +119,7 @@ def _recall_table(part: Document) -> Markup | None:
             range(len(lines)), key=lambda k: min((float(c) for c in lines[k][2:] if c != "–"), default=math.inf)
         )
         lines = [lines[k] for k in sorted(worst[:CLASSES])]
-    return table(["class", "tests", *(row[0] for row in rows)], lines) if lines else None
+    return table(["class", "test samples", *(row[0] for row in rows)], lines) if lines else None
 
 
 def names_of(document: Document, stream: Stream | None) -> list[str]:
@@ -159,7 +162,7 @@ def _cost(document: Mapping[str, Any]) -> Figure | None:
         return None
     best = [name for name in front({n: (-cost, mean) for n, (cost, mean) in places.items()}) if rival(named[name])]
     caption = (
-        f"{score.label.capitalize()} in per cent over the processor time of one run. Blue, joined by a line: no other "
+        f"{score.label.capitalize()} (%) over the processor time of one run. Blue, joined by a line: no other "
         "learner is at least as cheap and as good."
     )
     return Figure("Cost against accuracy", caption, scatter(places, best, "milliseconds a run", score.label))

@@ -145,7 +145,9 @@ def scores_text(document: Document) -> str:
         lines[-1] += f", in order of {primary.name}"
         scores = [*scores_of(part), *(score for score in OF_CLASSES if any(entry_of(score, r) for r in results))]
         counted = any("tests" in r for r in results)
-        rows = [["learner", *(score.name for score in scores), *(("± of tests", "tests") if counted else ())]]
+        rows = [
+            ["learner", *(score.name for score in scores), *(("± of test samples", "test samples") if counted else ())]
+        ]
         for r in results:
             half = r.get("ci95_samples", {}).get(primary.name)
             of_tests = [value_text(primary, half), f"{r['tests']:,}" if "tests" in r else "–"] if counted else []

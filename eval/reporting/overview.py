@@ -44,7 +44,7 @@ def overview(documents: Sequence[Document]) -> str:
                 cell = Cell("skipped", below=entry["because"], kind="soft skipped")
                 rows.setdefault(entry["learner"], {}).setdefault(k, cell)
     lines = [[name, *(row.get(k, "–") for k in range(len(groups)))] for name, row in rows.items()]
-    note = "Each protocol's primary score, per cent, mean ± standard deviation over seeds."
+    note = "Each protocol's ranking score (%), mean ± standard deviation over seeds."
     return Markup("").join([render("soft", note), table(heads, lines)])
 
 

@@ -232,13 +232,13 @@ def _measured(stream: Stream) -> Drift | None:
 
 
 def leakage(stream: Stream) -> Check:
-    """Whether training and test share uploaders or near copies."""
+    """Whether training and test share uploaders or near-duplicates."""
     shared = stream.shared_with_training()
     if shared is None:
         return Check("Leakage", "not known", "the source names no uploaders.")
     if not shared:
         return Check("Leakage", "none", "no uploader or near-duplicate is in both training and test data.")
-    text = f"{shared:.1%} of the test samples share an uploader or are near-duplicates: tests are too easy."
+    text = f"{shared:.1%} of the test samples share an uploader or are near-duplicates: the test is too easy."
     return Check("Leakage", "found", text)
 
 
@@ -282,14 +282,18 @@ def drifts(stream: Stream, found: Drift | None) -> Check:
         return Check("Drift", "not known", f"the floor of chance is {found.because}.")
     first = named_steps(stream)[0]
     if found.values[0] <= found.floor[0]:
-        return Check("Drift", "not shown", f"step {first} is not farther from the last tests than chance alone gives.")
+        return Check(
+            "Drift", "not shown", f"step {first} is not farther from the last test samples than chance alone gives."
+        )
     ratio = found.values[0] / found.floor[0]
-    return Check("Drift", "found", f"step {first} is {ratio:.2f} times as far from the last tests as chance gives.")
+    return Check(
+        "Drift", "found", f"step {first} is {ratio:.2f} times as far from the last test samples as chance gives."
+    )
 
 
 def _drift(stream: Stream, found: Drift) -> Figure:
     along, top = list(range(len(found.values))), max([*found.values, *(found.floor or ())]) or 1.0
-    series, bands = {"to the last step's tests": (along, [v / top for v in found.values])}, {}
+    series, bands = {"to the last step's test samples": (along, [v / top for v in found.values])}, {}
     if found.floor is not None:
         series |= {"floor of chance": (along, [v / top for v in found.floor])}
         bands = {"floor of chance": ([0.0] * len(along), series["floor of chance"][1])}

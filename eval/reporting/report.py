@@ -89,7 +89,7 @@ def _document(
         if size > OUTCOMES:
             runs = [row_files.load(folder) for folder in places]
             limit = f"more than the {OUTCOMES / 2**20:.0f} that a report reads"
-            unread = [f"The outcomes have {size / 2**20:,.0f} MiB, {limit}."]
+            unread = [f"The per-sample predictions have {size / 2**20:,.0f} MiB, {limit}."]
         elif places:
             runs, unread = outcomes.find(places)
         else:

@@ -124,7 +124,7 @@ def _table(entries: Sequence[dict[str, Any]], paths: Sequence[Path]) -> str:
         f"Learners in both: {len(entries)}. B scores higher with {higher}, lower with {len(clear) - higher}; "
         f"no significant difference (5 %, Holm): {tested - len(clear)}; not testable: {len(entries) - tested}."
     )
-    causes = " Not testable: no seed in both, only one, or rows without outcomes."
+    causes = " Not testable: no seed in both, only one, or results without per-sample predictions."
     why = causes * (tested < len(entries))
     why += " Uploaders are not known: give --stream." * any(e["uploaders"] == "not known" for e in entries)
     rows = []
@@ -134,7 +134,9 @@ def _table(entries: Sequence[dict[str, Any]], paths: Sequence[Path]) -> str:
         result = f"{e['protocol']} on {e['stream']}"  # last: a phone shows the numbers
         rows.append([Cell(e["learner"], what_differs(e)), points(e["a"]), points(e["b"]), difference, p, result])
     heads = ("learner", "A", "B", "B minus A", "p", "result")
-    note = "Primary score of each protocol, per cent; differences in points, with 95 % intervals over seeds and test "
+    note = (
+        "Ranking score of each protocol (%); differences in percentage points, with 95 % intervals over seeds and test "
+    )
     return render("differences", answer, names, table(heads, rows), f"{note}samples.{why}")
 
 

@@ -64,7 +64,7 @@ class Ageing:
     seeds: tuple[int, ...]
     """of the runs; with one, bands are over test samples only"""
     clustered: bool
-    """whether samples of one uploader or group of near copies were drawn together"""
+    """whether samples of one uploader or group of near-duplicates were drawn together"""
 
 
 def ageing(
@@ -73,7 +73,7 @@ def ageing(
     """How each learner ages: one entry for each result of `summary` of the same runs, in its order; None where the
     protocol does not test models on steps (ocrr, seq-to-final), and for runs without outcomes.
 
-    runs: of one protocol and stream. stream: gives the groups of uploaders and near copies. resampling: the draws;
+    runs: of one protocol and stream. stream: gives the groups of uploaders and near-duplicates. resampling: the draws;
     default: 1,000, clustered if the stream has groups. Raises IncompatibleStream for another stream than that of the
     runs.
     """

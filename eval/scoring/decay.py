@@ -142,7 +142,7 @@ class HalfLife:
     """share of the replicates in which it is reached"""
     tested: float
     """the longest time that was tested"""
-    why: Literal["", "never above chance", "no later tests", "comes back"] = ""
+    why: Literal["", "never above chance", "no later test periods", "comes back"] = ""
     """why there is none; "comes back": a model has more than half again at a greater age"""
     extrapolated: float = math.nan
     """where it is not reached: when half would be gone if the mean fall went on; NaN: reached, or no fall"""
@@ -231,7 +231,7 @@ def half_life_of(left: Drawn, ages: Floats, later: bool) -> HalfLife:
         since = np.add.reduceat(since, starts) / np.diff([*starts, len(since)])
         value, drawn = (_joined(one, starts) for one in (value, drawn))
     if len(since) < 2 or not later:
-        return HalfLife(math.nan, math.nan, math.nan, 0.0, 0.0, "no later tests")
+        return HalfLife(math.nan, math.nan, math.nan, 0.0, 0.0, "no later test periods")
     tested, time = float(since[-1]), float(first_below(falling(value), 0.5, since))
     times = first_below(falling(drawn), 0.5, since)
     present, reached = int((~np.isnan(times)).sum()), int(np.isfinite(times).sum())

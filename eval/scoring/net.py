@@ -330,7 +330,7 @@ def _unknown(years: Floats | None, models: int, tests: int, control: Control, co
         return control.because
     if not count:
         return WITHOUT_CONTROL
-    return f"{count} of {control.wanted} draws of its control are there." if count < 2 else ""
+    return f"{count} of {control.wanted} permutations of its control are there." if count < 2 else ""
 
 
 def _judged(net: Net, real: Sum, slopes: Floats, draws: Sequence[Draw]) -> Net:
@@ -352,8 +352,8 @@ def _judged(net: Net, real: Sum, slopes: Floats, draws: Sequence[Draw]) -> Net:
     more = beyond * (max(1.0, real.variance / inside) ** 2 - 1) if inside > 0 else 0.0
     band, p = interval(float(real.value - slopes.mean()), parts, variance, more)
     low, high = float(band.low), float(band.high)
-    ends = f"The 95 % interval of its net loss, {low:.1f} to {high:.1f} points a year,"
-    missing = f" ({net.draws} of {net.wanted} draws are there)" * (net.draws < net.wanted)
+    ends = f"The 95 % interval of its net loss, {low:.1f} to {high:.1f} points per year,"
+    missing = f" ({net.draws} of {net.wanted} permutations are there)" * (net.draws < net.wanted)
     found: Is = "ageing" if low > 0 else "none" if high < LIMIT else "not known"
     why = {"ageing": f"is above 0{missing}", "none": f"ends below {LIMIT:.0f}{missing}",
            "not known": f"has 0 and {LIMIT:.0f} in it{missing}"}[found]  # fmt: skip

@@ -116,12 +116,12 @@ class Power:
     tests: int
     """test samples of a step, median"""
     groups: int
-    """their groups (uploaders, near copies), median; samples where groups are not known"""
+    """their groups (uploaders, near-duplicates), median; samples where groups are not known"""
 
     def text(self) -> str:
         """As a sentence."""
         groups = f", {self.groups:,} groups" if self.groups != self.tests else ""
-        least = f"ageing below {self.points_per_year:.1f} points a year cannot be seen"
+        least = f"ageing below {self.points_per_year:.1f} points per year cannot be measured"
         return f"with {self.tests:,} tests{groups} a step, {least} (a method with 80 % right answers)"
 
 

@@ -1,6 +1,7 @@
 """Test results of one learner as sums over groups of clusters, and the interval of every function of them.
 
-A cluster is what one draw takes as a whole: the samples of one uploader or group of near copies; elsewhere each sample
+A cluster is what one draw takes as a whole: the samples of one uploader or group of near-duplicates; elsewhere each
+sample
 is its own. Clusters are joined at random into at most `GROUPS` groups, which keeps variances (to 4 %, simulated). A
 replicate draws as many groups as there are, with replacement; the same draws serve all learners, seeds and tests, so
 that differences between them are paired. What other seeds would change is not drawn, but added: see `Drawn`.
@@ -69,7 +70,7 @@ def _weights(seed: int, replicates: int, groups: int) -> npt.NDArray[np.float32]
 
 
 def groups_of(stream: Stream) -> Array | None:
-    """Cluster of each sample by position in the stream: its group of uploader and near copies; None: not known."""
+    """Cluster of each sample by position in the stream: its group of uploader and near-duplicates; None: not known."""
     splits = [step.splits[name] for step in stream.steps for name in SPLITS if name in step.splits]
     groups = [split.group for split in splits if split.group is not None]
     if len(groups) < len(splits):

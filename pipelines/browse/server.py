@@ -43,7 +43,7 @@ def open_collection(path: Path) -> Collection:
         return run_collection(opened.context(executor=Executor("local", default_workers())))  # its model reads prompts
     if isinstance(opened, Release):
         return release_collection(opened)
-    raise BadInput(f"{path} is a stream.", "Expected a run folder or a release.", "Its pictures: driftline audit.")
+    raise BadInput(f"{path} is a stream.", "Expected a run folder or a release.", "Its images: driftline audit.")
 
 
 def application(collection: Collection, port: int, ahead: bool = False) -> tuple[ASGIApp, str]:

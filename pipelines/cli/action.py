@@ -41,12 +41,12 @@ engine: ray: the cluster of RAY_ADDRESS, or this machine; slurm: one job a task.
 reason REASON: Only for this reason (driftline status). Repeatable.
 port N: 0: any free one.
 open: Open the page in the browser.
-plugin MODULE:NAME: Your own protocol, where rows are of it. Repeatable.
+plugin MODULE:NAME: Your own protocol, if the results are of it. Repeatable.
 stream STREAM: An evaluated stream: adds its names, dates and images. Repeatable.
-runs RUNS…: Folders with rows of driftline eval.
+runs RUNS…: Result folders of driftline eval.
 again N: How many runs are repeated (default: a tenth).
-public_value TEXT: A text that nobody knew when the file was handed in; with the file's hash it decides which runs are
-    repeated (default: a random one, which is printed).
+public_value TEXT: Seed for choosing the runs to repeat: a value published after the submission, such as a block hash
+    (default: a random one, which is printed).
 include_tests: Learn from test images and their uploaders, too; it is recorded.
 """
 COMPLETED: dict[str, Any] = {"until": "stages", "start": "stages", "recipe": "recipes", "settings": config_keys}

@@ -145,7 +145,7 @@ def say_address(open_page: bool = False) -> Callable[[str], None]:
     def say(url: str) -> None:
         print(json.dumps({"address": url}) if OUTPUT.json else f"{url} (Ctrl-C stops the server)", flush=True)
         if open_page and not webbrowser.open(url):
-            print("driftline: no browser was found; open the address yourself.", file=sys.stderr)
+            print("driftline: no browser was found; open the URL yourself.", file=sys.stderr)
 
     return say
 

@@ -29,7 +29,7 @@ ROLES = {
     "x": "samples: texts, images or numbers (A,B: of several columns)",
     "id": "ids, each of one sample",
     "path": "file names of images",
-    "group": "uploaders: all samples of one are on one side",
+    "group": "uploaders: all samples of one are in the same split",
     "label_time": "when labels come, if later than their samples; empty: never",
 }
 SHARED = """
@@ -40,28 +40,28 @@ labels: Labels of a dataset that has both (default: coarse).
 size PIXELS: Edge of decoded images.
 download: Download a named dataset that is not in --data-dir.
 device: Where the encoder runs.
-trained_until DATE: Newest year, month or day that the vectors' encoder may have seen: 2021-01.
-seed N: Random seed of all draws, and of the order of equal times.
+trained_until DATE: Training cutoff of the vectors' encoder: year, month or day, as in 2021-01.
+seed N: Random seed of all sampling, and of the order of equal times.
 period year|month|week|day|N: Length of a step; N: so many steps of about equal size.
 test_share SHARE: Share of test samples, where the data has no split.
 order: balanced: of each class in a step no more than the median class has.
-grouping: grouped: samples of one uploader, and near copies, are on one side.
-fidelity: clean: as the paper says; paper-code: as its code did, with its errors.
+grouping: grouped: samples of one uploader, and near-duplicates, are in the same split.
+fidelity: clean: as the paper describes it; paper-code: as its code did, with its errors.
 paper NAME: Data of a paper, as in clear10/moco-yfcc-b0: reports show its values.
 out DIR: Folder of the stream.
-features FILE: Vectors as samples: an .npy file (N, D), a row for each of the table.
+features FILE: Vectors as samples: an .npy file (N, D), one vector for each row of the table.
 table FILE: CSV or Parquet with ids, labels and file names.
-config NAME: A configuration of the data set.
+config NAME: A configuration of the dataset.
 time_unit UNIT: Of numbers: s, ms, us, ns, or auto.
 split N: Which of the old layout's five splits.
-first_bucket: prior: without labels, for pre-training; auto: so if all 11 exist.
+first_bucket: unlabelled: for pre-training; step: a labelled step; auto: unlabelled if all 11 buckets exist.
 workers N|auto: Processes; auto: DRIFTLINE_WORKERS, else one for each core.
 """
 MEANINGS = described(SHARED, None)[1] | {role: ("COLUMN", f"Column of {of}.") for role, of in ROLES.items()}
 PANELS: dict[str, str] = {  # parameter → heading in help; of the others "Input"
     **dict.fromkeys(
         ("split", "period", "test_share", "order", "grouping", "seed", "held_out", "evaluate", "sizes", "test_size",
-         "seeds", "overlap", "classes", "val_share", "priors"), "Draws",
+         "seeds", "overlap", "classes", "val_share", "priors"), "Sampling",
     ),
     **dict.fromkeys(("paper", "fidelity", "draws", "augment", "oracle"), "Paper"),
     "out": "Output",
@@ -186,8 +186,8 @@ def saved_text(
             lines.append(f"The file does not say everything, so the stream has {facts['made']}.")
         if facts["shared_with_training"]:
             typer.echo(
-                f"Warning: {facts['shared_with_training']:.1%} of its test samples share an uploader, or are near "
-                "copies of, a training sample: tests in the same period are too easy.",
+                f"Warning: {facts['shared_with_training']:.1%} of its test samples share an uploader, or are "
+                "near-duplicates of, a training sample: the test in the same period is too easy.",
                 err=True,
             )
     place = out if out is not None and len(saved) > 1 else saved[0]["out"]

@@ -35,13 +35,13 @@ def reasons(ctx: typer.Context, incomplete: str) -> list[str]:
 
 @action("driftline demo --out demo", "Start")
 def demo(out: Place = "demo", *, full: bool = False, real: bool = False, album: Place | None = None) -> Shown[Any]:
-    """Run all steps on built-in or real pictures, offline.
+    """Run all steps on rendered or real images, offline.
 
     Photos, build, stream, evaluation, report.
 
     out DIR: Folder for all results.
     full: The large world of the README's figures: five times the photos, five seeds.
-    real: Real dated pictures instead: fruit, painted 1904–1942 (public domain).
+    real: Real dated images instead: fruit, painted 1904–1942 (public domain).
     album DIR: Only write rendered photos to practise on, a folder a class, into this new folder.
     """
     from driftline.pipelines.run.run_folder import Run
@@ -175,7 +175,7 @@ def plan_text(plans: Sequence[Verdict], needs: Mapping[str, Any]) -> str:
         basis = "; filter drops ".join(filter(None, [photos["known_by"], reasons_text(photos["sample_dropped"])]))
         if photos["addresses"] is not None:
             measured = f", as of {photos['share_known_by']}" if photos["share_known_by"] else ""
-            basis = f"{photos['addresses']:,} addresses{measured}; {basis}"
+            basis = f"{photos['addresses']:,} URLs{measured}; {basis}"
         add("photos", f"{'at most ' if photos['at_most'] else ''}{photos['expected']:,} ({basis})")
     if (files := needs["files"]) is not None:
         left = f"; left out: {counts_text(files['left_out'])}" if files["left_out"] else ""
@@ -234,7 +234,7 @@ def _photos_text(needs: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if len(buckets) == 1:
             yield "", "one bucket: no model can be tested on a later time"
     if (refused := needs["without_licence"]) is not None:
-        yield "licences", f"{refused['photos']:,} of {refused['of']:,} permit no copies: only addresses are published"
+        yield "licences", f"{refused['photos']:,} of {refused['of']:,} permit no copies: only URLs are published"
     if needs["without_candidates"]:
         yield "candidates", needs["without_candidates"]
     if (wanted := needs["candidates"]) is not None:

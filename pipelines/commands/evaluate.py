@@ -57,21 +57,22 @@ def evaluate_all(
     With several protocols or streams, --json prints a list of documents. Options that take names take several: with
     commas, or repeated.
 
-    streams STREAM…: Streams, or folders with draws of one stream.
+    streams STREAM…: Streams, or folders of stream compose --seeds.
     protocol NAME,…: Names, or all (driftline list protocols).
     learners NAME,…: Names, also as er(memory=500) or package.module:Name; sets; all (driftline list learners,
         learner-sets).
-    out RUNS: Folder for rows; finished runs in it are not repeated.
-    seeds N-N: 0-4 or 0,2,5 (default: 0; of a folder with draws, all of them).
+    out RUNS: Results folder; finished runs in it are skipped.
+    seeds N-N: 0-4 or 0,2,5 (default: 0; of a folder of stream compose --seeds, all).
     preset NAME: Hyper-parameters of a paper; --set overrides them (driftline list presets).
     settings KEY=VALUE: A setting of the protocol and of all learners that have it, but in their names; er.memory=500:
         of one. Several values of a protocol's setting (policy=oracle, policy=random_10) run one after the other.
         Repeatable.
-    tune KEY=V,V: Candidate values; each learner selects one on the first step, under near-future on a prefix.
+    tune KEY=V,V: Candidate values; each learner selects one on the first step, under near-future on the tuning segment.
         Repeatable.
-    reuse: Finished runs: by the same code, or any (its rows are marked).
-    control N: Runs with times permuted: nothing can age (default: 20 of closed forms, if they take a minute; 0: none).
-    equal_data: Also models that all learn the newest n samples, n those of the least step.
+    reuse: Reuse finished runs: only those of the same code version, or any (marked in tables).
+    control N: Runs with times permuted, in which nothing can age (default: 20 for closed-form learners that take at
+        most a minute; 0: none).
+    equal_data: Also train models that all learn equally many newest samples.
     device: For learners with a network.
     workers N|auto: Parallel runs; auto: 1 below 24 runs, else DRIFTLINE_WORKERS, or one for each core or GPU.
     """
@@ -251,7 +252,7 @@ def _draws(path: Path, seeds: str | None) -> dict[int, Path]:
     if missing := [seed for seed in chosen if seed not in draws]:
         available = f"It has {', '.join(map(str, draws))}."
         raise BadConfig(
-            f"{path} has no draw for seed {missing[0]}.", available, "Compose it with stream compose --seeds."
+            f"{path} has no stream for seed {missing[0]}.", available, "Compose it with stream compose --seeds."
         )
     return {seed: draws[seed] for seed in chosen}
 

@@ -17,12 +17,13 @@ def grow(
 ) -> Shown[Answer]:  # fmt: skip
     """Run all stages on a source with new records; safe under cron.
 
-    Only new photos are fetched, embedded, retrieved and asked. Buckets keep their borders; buckets.grow says what later
-    photos do. Exit codes: 0 done, 1 failed or busy, 2 bad usage, 3 waiting for answers. After a kill the next call goes
-    on.
+    Only new photos are fetched, embedded, retrieved and labelled. Buckets keep their borders; buckets.grow decides
+    about
+    later photos. Exit codes: 0 done, 1 failed or busy, 2 bad usage, 3 waiting for answers. After a kill the next call
+    continues.
 
-    max_usd USD: Refuse questions that cost more than this.
-    dry_run: Only say what is to do, as driftline plan.
+    max_usd USD: Stop if the new questions cost more than this.
+    dry_run: Only show what would be done, as driftline plan.
     """
     from driftline.pipelines.run.living import grow
 
@@ -52,12 +53,13 @@ def heal(
     run: Place, *, reason: Names = (), settings: Settings = (),
     workers: int | str = "auto", engine: Engine = "local", gc: bool = False, yes: bool = False,
 ) -> Shown[Answer]:  # fmt: skip
-    """Ask again for photos that were missed; repair what is damaged.
+    """Retry failed downloads and repair damaged files.
 
-    Reads all finished output. Without --reason, misses that may be temporary are asked for again; network stands for
-    all reasons of an outage. The history of attempts is in driftline trace. The summary tells photos that vanished from
-    those that failed. --gc: photos that no stage holds any more, and their vectors; a changed filter may need them
-    again. Answers are never deleted.
+
+    Reads all finished output. Without --reason, only failures that may be temporary are retried; network stands for all
+    reasons of an outage. The history of attempts is in driftline trace. The summary counts photos that vanished and
+    those that failed. --gc: photos that no stage has any more, and their vectors; a changed filter may need them again.
+    Answers are never deleted.
 
     gc: Instead, list the files of the store that no run needs.
     yes: Delete the files that --gc lists.
@@ -84,10 +86,10 @@ def heal(
 
 @action("driftline withdraw photos2024 6985418911 --reason 'asked by mail'", "Release")
 def withdraw(run: Place, photos: Names, *, reason: str = "") -> Shown[Answer]:
-    """Take photos out because their owners ask for it.
+    """Remove photos because their owners ask for it.
 
-    They are kept in DIR/withdrawals.csv, which every later command obeys; other runs with the same store refuse their
-    addresses. The next run makes a release without them, whose WITHDRAWN.csv lets owners of copies find them.
+    They are kept in DIR/withdrawals.csv, which every later command obeys; other runs with the same store never
+    request their URLs. The next run makes a release without them, whose WITHDRAWN.csv lets owners of copies find them.
 
     photos PHOTO…: Path, file name, URL or id of each photo.
     reason TEXT: Why, for yourself: it is not published.
@@ -105,10 +107,10 @@ def withdraw(run: Place, photos: Names, *, reason: str = "") -> Shown[Answer]:
 
 @action("driftline forget photos2024 --yes", "Release")
 def forget(run: Place, *, yes: bool = False) -> Shown[Answer]:
-    """Delete names and answers of people, after a release.
+    """Delete annotators' names and answers, after a release.
 
-    Without --yes they are listed. Verdicts and counts stay: later releases have the same labels, and their card says
-    what was deleted. New answers count. After a kill the same command, or the next run, goes on.
+    Without --yes they are listed. Labels and counts stay: later releases have the same labels, and their card lists
+    what was deleted. New answers count. After a kill the same command, or the next run, continues.
 
     yes: Delete what is listed.
     """
@@ -122,7 +124,7 @@ def forget(run: Place, *, yes: bool = False) -> Shown[Answer]:
     if not lines:
         lines = ["There is nothing to delete.", *briefly(folder)[1]]
     elif yes:
-        lines += [f"deleted: {what}; verdicts and counts stay", next_step("run", folder)]
+        lines += [f"deleted: {what}; labels and counts stay", next_step("run", folder)]
     else:
-        lines += [f"to be deleted: {what}; verdicts and counts stay", "Add --yes to delete them."]
+        lines += [f"to be deleted: {what}; labels and counts stay", "Add --yes to delete them."]
     return Shown(summary, "\n".join(lines))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 BLOCK = 64  # images that are encoded at once
 models_app = group_app("Download and train the models that embed photos.", "driftline models get RN50:yfcc15m")
 MODEL = "open_clip_config.json"  # the last file of a model
-TRAINED = "seen.yaml"  # the first file of a trained one
+TRAINED = "training_data.yaml"  # the first file of a trained one
 
 
 def _check_free(out: Path, file: str) -> None:
@@ -71,16 +71,17 @@ def train(
 ) -> Shown[Answer]:  # fmt: skip
     """Train a model of your own photos: a small CLIP, or an image encoder.
 
-    Without --recipe: a CLIP of 3 million parameters, minutes on a CPU for some thousand photos. It knows what the
-    photos' texts name and nothing else. A photo's text is its caption, else its label (collection.label: parent), else
-    the words of its title; at least 200 must differ. A tenth is held out, and the answer says how well the model finds
-    it, and which words of the prompts no text has.
+    Without --recipe: a CLIP of 3 million parameters, minutes on a CPU for some thousand photos. It recognises only
+    what the photos' texts name. A photo's text is its caption, else its label (collection.label: parent), else
+    the words of its title; at least 200 must differ. A tenth is held out; the output shows how well the model
+    finds it, and which words of the prompts no text has.
 
     With --recipe: an image encoder, from images without labels. For several processes: torchrun
     --no-python driftline models train …
 
-    Test images of every split, photos by their uploaders and near copies of them are left out and counted; a run
-    without a release does not say which photos will be tests. The folder's seen.yaml has the day of the newest photo.
+    Test images of every split, photos by their uploaders and near-duplicates of them are left out and counted; in a run
+    without a release the later test photos are not known. The folder's training_data.yaml has the day of the newest
+    photo.
 
     path PATH: A run; with --recipe also a release, stream or folder of images.
     out DIR: Folder of the model: set embed.model to it.

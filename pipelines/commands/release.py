@@ -72,8 +72,8 @@ def export(
     kind = "stream" if is_stream else "release"
     document, text = {"out": str(place), kind: opened.name, "exports": counts}, counts_text(counts, place)
     if without := sum(count["images"] - count["with_url"] for count in counts.values() if "with_url" in count):
-        why = "they are local files, or their address has a query and release.columns lacks url"
-        print(f"Warning: {without:,} photos have no address, so nobody can fetch them: {why}.", file=sys.stderr)
+        why = "they are local files, or their URL has a query and release.columns lacks url"
+        print(f"Warning: {without:,} photos have no URL, so they cannot be downloaded: {why}.", file=sys.stderr)
     if to is not None:
         from driftline.curate.publishing import Settings
 
@@ -131,11 +131,11 @@ def audit(path: Place, *, out: Place | None = None, copy_bits: int = 4) -> Shown
     """Audit a release or a stream.
 
     Class balance, near-duplicates across splits and buckets, uploaders in both splits, labels to check, drift, label
-    correlation and the shift S that it suggests.
+    correlation and the lookahead S that it suggests.
 
     path PATH: A release, a run that published one, or a stream.
     out DIR: Folder for audit.html and audit.json.
-    copy_bits N: Near copies: hash bits (of 64) that may differ.
+    copy_bits N: Near-duplicates: hash bits (of 64) that may differ.
     """
     from driftline.curate.core.atomic_io import write_json, write_text
     from driftline.pipelines.reporting.audit import audit
@@ -156,24 +156,26 @@ def compare(
 ) -> Shown[Answer]:
     """Compare two versions of a release, or two sets of runs.
 
-    Releases: says for each bucket which scores on A and B may be compared, and why not the others; exit code 1 if none
-    may. Rows: says which learners score higher in B than in A, and which do not differ, on the seeds that both have,
-    and which settings differ; writes a report of both.
+    Releases: shows for each bucket which scores on A and B may be compared, and why not the others; exit code 1 if none
+    may. Results: shows which learners score higher in B than in A, and which do not differ, on the seeds that both
+    have, and which settings differ; writes a report of both.
 
-    a A: A folder with rows of driftline eval, or a release.
-    b B: Rows on the same streams, or another version.
-    out DIR: Rows: folder for the page (default: comparison).
-    title TEXT: Rows: title of the pages.
+    a A: A result folder of driftline eval, or a release.
+    b B: Results on the same streams, or another version.
+    out DIR: Results: folder for the page (default: comparison).
+    title TEXT: Results: title of the pages.
     """
     first, second = path_of(a), path_of(b)
     releases = [path for path in (first, second) if _is_release(path)]
     if len(releases) == 1:
         other = first if releases[0] == second else second
-        raise BadConfig(f"{releases[0]} is a release, and {other} is none.", "Expected two releases, or two of rows.")
+        raise BadConfig(
+            f"{releases[0]} is a release, and {other} is none.", "Expected two releases, or two result folders."
+        )
     if releases:
         if out is not None or stream or title or plugin:
             options_given = "--out, --stream, --title or --plugin was given for releases."
-            raise BadConfig(options_given, "Expected them with rows only.")
+            raise BadConfig(options_given, "Expected them with result folders only.")
         return _compared_releases(first, second)
     from driftline.eval.reporting.two_runs import two_runs, what_differs
 

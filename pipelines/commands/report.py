@@ -37,14 +37,14 @@ def report(
     results: Evaluated, out: Place, *, run: Place | None = None, stream: StreamPlaces = (), title: str = "",
     figures: Place | None = None, networks: Names = (), settings: Settings = (), format: Names = (), plugin: Names = (),
 ) -> Shown[Path]:  # fmt: skip
-    """Write a site with tables and figures from rows.
+    """Write an HTML report of evaluation results.
 
     An overview, a page for each protocol and stream, and the scores as CSV, LaTeX and JSON. Networks: interpolation is
     accuracy between the weights before and after the last step, projection weights on a plane, svcca similarity of
     each block's output to the oracle's, adjacent validation accuracy over the regulariser. All but adjacent need
     --stream.
 
-    results RUNS…: Folders with rows of driftline eval.
+    results RUNS…: Result folders of driftline eval.
     out DIR: Folder for the pages and the scores (CSV, LaTeX, JSON).
     run DIR: The run that built the benchmark: adds its images, counts and settings.
     title TEXT: Title of the pages.
@@ -123,7 +123,7 @@ def reproduce(
     repeated.
 
     paper PAPER: The paper.
-    data DIR: Folder with the data sets; --plan names its files.
+    data DIR: Folder with the datasets; --plan names its files.
     out DIR: Folder for page, table, figures, streams and rows.
     only ITEM,…: Tables and figures, as in table-2,figure-16.
     quick: A reduced version, at most ten minutes on two cores.

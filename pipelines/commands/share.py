@@ -18,7 +18,7 @@ from driftline.pipelines.kinds import Names, Place, path_of, places_of, several
 def submit(
     runs: Sequence[Place], *, name: str, out: Place, contact: str = "", code: Sequence[Place] = (), plugin: Names = ()
 ) -> Shown[Answer]:
-    """Pack rows and their hashes into one file.
+    """Pack results and their hashes into one file.
 
     name TEXT: The name on the leaderboard.
     out FILE.zip: The file to hand in.
@@ -39,9 +39,9 @@ def verify(
     path: Place, *, stream: Sequence[Place] = (), again: int | None = None, public_value: str = "",
     head: str | None = None, plugin: Names = (),
 ) -> Shown[Answer]:  # fmt: skip
-    """Check every byte against its hashes; the content says what it is.
+    """Check every byte of a file or folder against its hashes.
 
-    Of a submission rows are computed again, too, and some runs are repeated; code that it holds or names is not run.
+    The scores of a submission are computed again, too, and some of its runs are repeated; code in it is never run.
     Exits with code 1 if anything differs, and names the first difference.
 
     path PATH: A submission, ledger, release or stream, or the store of a run.
@@ -116,15 +116,15 @@ def leaderboard(
 ) -> Shown[Answer]:  # fmt: skip
     """Verify submissions and write a page of them.
 
-    A submission that does not hold is an error; so is one without its stream, unless --unverified is said. --check
-    exits with 1 if a row is stale (older code gave it) or false; --check --baselines checks the shipped rows.
+    A submission that does not hold is an error; so is one without its stream, unless --unverified is given. --check
+    exits with 1 if a result is outdated (older code gave it) or false; --check --baselines checks the shipped results.
 
     submission SUBMISSION…: Files of driftline submit.
     out FILE.md: The page.
-    check: Write no page: run every run again, and name stale and false rows.
+    check: Write no page: run every run again, and name outdated and false results.
     stream STREAM: A stream of the submission, to repeat runs on. Repeatable.
     baselines: Also the shipped results of all learners on the given streams.
-    unverified: Also show runs without stream or outcomes; the page marks them.
+    unverified: Also show runs without stream or predictions; the page marks them.
     """
     from driftline.curate.core.atomic_io import write_text
     from driftline.eval.leaderboard.board import board
@@ -175,7 +175,7 @@ def _check(paths: Sequence[Path], streams: Sequence[Path]) -> Shown[Answer]:
             checks.append({"file": path.name} | verdict.repeated())
     text = "\n".join(line for check in checks for line in _repeated_text(check))
     wrong = [check for check in checks if check["stale"] or check["false"] or check["problems"]]
-    problem = IntegrityError(f"{len(wrong)} of {len(checks)} submissions have rows that the code does not give.")
+    problem = IntegrityError(f"{len(wrong)} of {len(checks)} submissions have results that the code does not give.")
     return Shown({"checked": checks}, text, problem=problem if wrong else None)
 
 

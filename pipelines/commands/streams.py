@@ -120,7 +120,7 @@ def measure(
 
     stream STREAM: A stream folder.
     distance NAME,…: paper (W2, divided as in its table 5), names (driftline list distances), package.module:Name.
-    labels: Also measure labels: drift of class frequencies, shift S.
+    labels: Also measure labels: drift of class frequencies, lookahead S.
     fidelity: paper-code: stop as the paper's code did (default: as composed).
     exact: Use all samples of a large stream: minutes to hours, gigabytes.
     seed N: Random seed of distances that draw.

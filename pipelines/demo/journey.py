@@ -119,7 +119,7 @@ def demo(out: Path, scale: Scale, run_log: RunLog, workers: int | None = None) -
     parts = Parts()
     run_log.say(NOTICE)
     world = build(out / "world", scale.records, seed=0, run_log=run_log, plain=scale.plain, uploaders=scale.uploaders)
-    parts.done("photo world")
+    parts.done("rendered photos")
     config_path = out / "driftline.yaml"
     if not config_path.is_file():
         write_text(config_path, configuration(world, scale))
@@ -192,7 +192,7 @@ def configuration(world: World, scale: Scale) -> str:
     values["release"] |= {"per_class": scale.published, "test_share": scale.test_share, "features": [features]}
     judgement = files("driftline.pipelines").joinpath("demo/judgement.md")
     write_text(world.folder / "judgement.md", judgement.read_text(encoding="utf-8"))
-    return presets.full_text(values, "The built-in photo world: preset mini with rendered photos")
+    return presets.full_text(values, "The demo: preset mini with rendered photos")
 
 
 def simulate_answers(out: Path, world: World) -> None:

@@ -28,7 +28,7 @@ LEARNERS = ["majority", "nearest-mean", "nap", "scratch", "finetune", "cumulativ
 SEEDS = 5
 FEATURES = "paintings-before-1904"
 NOTICE = (
-    "Pictures: U.S. Department of Agriculture Pomological Watercolor Collection, Special Collections, National "
+    "Images: U.S. Department of Agriculture Pomological Watercolor Collection, Special Collections, National "
     "Agricultural Library; works of the US government, public domain."
 )
 TITLE = "driftline demo --real: painted fruit, 1904–1942"
@@ -43,7 +43,7 @@ def demo(out: Path, run_log: RunLog, workers: int | None = None) -> dict[str, An
     parts = Parts()
     unpack(out)
     if not (out / "driftline.yaml").is_file():
-        write_text(out / "driftline.yaml", presets.full_text(configuration(), "The demo with real pictures"))
+        write_text(out / "driftline.yaml", presets.full_text(configuration(), "The demo with real images"))
     context = Context(out, load(out / "driftline.yaml"), run_log, Executor(workers=workers or default_workers()))
     parts.done("unpack")
     run(context)

@@ -298,7 +298,7 @@ def serve(world: World) -> Iterator[None]:
         server = ThreadingHTTPServer(("127.0.0.1", world.port), Handler)
     except OSError as error:
         raise Busy(
-            f"Port {world.port} of the photo world's URLs is in use ({error}).",
+            f"Port {world.port} of the demo's photos is in use ({error}).",
             "",
             "Use another --out folder, or stop the other process.",
         ) from None

@@ -104,7 +104,7 @@ def page(findings: Mapping[str, Any], shown: Pictures | None = None) -> str:
 
 
 def _groups(findings: Mapping[str, Any], shown: Pictures) -> list[dict[str, Any]]:
-    """Groups of near copies, those on both sides of a split first."""
+    """Groups of near-duplicates, those on both sides of a split first."""
     groups = []
     examples = findings["near_copies"]["examples"]
     for ids, apart in zip(examples, findings["near_copies"].get("apart", [[]] * len(examples)), strict=True):
@@ -152,7 +152,7 @@ def _blind(findings: Mapping[str, Any]) -> Picture | None:
     suggested = findings["label_correlation"]["suggested_shift"]
     return line_chart(
         {"repeats labels": ([float(s) for s in curve["shifts"]], curve["best"])},
-        "shift S, samples", log=True, levels={"chance": curve["chance"]},
+        "lookahead S, samples", log=True, levels={"chance": curve["chance"]},
         marks={} if suggested is None else {f"suggested S = {suggested}": float(suggested)},
         bands={"repeats labels": (low, high)},
     )  # fmt: skip
@@ -180,7 +180,8 @@ def _of_splits(findings: Mapping[str, Any]) -> list[str]:
     shares = [split["share"] for split in splits.values()]
     missed, cells = max(len(split["missed"]) for split in splits.values()), findings["cells"]
     sentences = [
-        f"splits: {min(shares):.1%} to {max(shares):.1%} of the images are tests ({findings['asked']:.0%} asked); at "
+        f"splits: {min(shares):.1%} to {max(shares):.1%} of the images are for testing ({findings['asked']:.0%} "
+        "asked); at "
         f"most {missed} of {cells} cells (bucket and class) are off in a split; {large['groups']} of "
         f"{findings['groups']:,} groups with {large['samples']:,} images always train, because they are too large to "
         "be tested"
@@ -188,11 +189,11 @@ def _of_splits(findings: Mapping[str, Any]) -> list[str]:
     if findings["overlap"]:
         shared = [pair["shared"] for pair in findings["overlap"]]
         sentences.append(
-            f"overlap: two splits have {fmean(shared):.0%} of their tests in common ({min(shared):.0%} to "
-            f"{max(shared):.0%}); independent draws of single images would have {findings['asked']:.0%}"
+            f"overlap: two splits have {fmean(shared):.0%} of their test images in common ({min(shared):.0%} to "
+            f"{max(shared):.0%}); independent sampling of single images would have {findings['asked']:.0%}"
         )
     untested = {name: split["untested"]["class"] for name, split in splits.items() if split["untested"]["class"]}
-    sentences += [f"{name} has no test of {', '.join(map(str, classes))}" for name, classes in untested.items()]
+    sentences += [f"{name} has no test image of {', '.join(map(str, classes))}" for name, classes in untested.items()]
     return sentences
 
 
@@ -210,7 +211,7 @@ def lines(findings: Mapping[str, Any]) -> list[str]:
     ]
     if rows := _prepared(findings):
         of = ", ".join(f"{sum(n):,} {what} ({min(n)} to {max(n)} a bucket)" for what, n in rows.items())
-        sentences.append(f"prepared pictures, stored otherwise than people see them: {of}")
+        sentences.append(f"prepared images, stored differently from how people see them: {of}")
     for day, photos in findings.get("reset_clocks", {}).items():
         sentences.append(f"dates: {reset_sentence(day, photos, 'uploaded')}")
     for places, photos in findings.get("contradicted_dates", {}).items():
@@ -239,16 +240,16 @@ def lines(findings: Mapping[str, Any]) -> list[str]:
         by, in_domain = findings["drift"]["by_distance"], findings["drift"]["in_domain"]
         if in_domain is not None:
             on = f" on {findings['drift']['features']}" if "features" in findings["drift"] else ""
-            on += ", with sides drawn by group," if findings["drift"]["sides"] == "drawn" else ""
+            on += ", with a random split by group," if findings["drift"]["sides"] == "drawn" else ""
             last = max(by, key=int)
             points = f"{100 * by[last]['change']:+.1f}".replace("-", "−")
-            change = f"; trained {last} buckets earlier, {points} points on the same tests "
+            change = f"; trained {last} buckets earlier, {points} points on the same test images "
             change += f"({by[last]['tests']} test bucket{'' if by[last]['tests'] == 1 else 's'})"
             sentences.append(
                 f"drift: nearest class means{on} have accuracy {in_domain:.1%} in-domain{change if last != '0' else ''}"
             )
         elif findings["drift"]["sides"] == "drawn":
-            sentences.append("drift: not known, because all groups are too large to be on one side of a split")
+            sentences.append("drift: not known, because all groups are too large for a split")
     sentences.append(f"label correlation: {findings['label_correlation']['shift_text']}")
     sentences.append(f"times: {findings['label_correlation']['ties_text']}")
     return sentences

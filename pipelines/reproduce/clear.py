@@ -35,7 +35,7 @@ NEEDS = {
 }  # fmt: skip
 MATRIX = ("reservoir",)
 ITEMS = (
-    Item("figure-2", "The data set: retrieval by CLIP from YFCC100M, validated by workers",
+    Item("figure-2", "The dataset: retrieval by CLIP from YFCC100M, validated by workers",
          because="driftline init DIR --preset clear10 and run: needs YFCC100M's metadata, its images and workers."),
     Item("supplement-table-1", "Time spans of the eleven buckets",
          because="driftline list presets: clear10 has them; no evaluation."),
@@ -51,11 +51,11 @@ ITEMS = (
     Item("supplement-table-7", "Networks of two layers on five kinds of features (tables 7 and 9)", "scores",
          [_cell(name, "mlp", TABLE_4) for name in FEATURES], 60, 2, digits=3),
     Item("figure-6", "Accuracy matrix of biased reservoir sampling, linear head", "scores",
-         [_cell("moco-yfcc-b0", "linear", MATRIX)], because="The matrix is in the rows' report: driftline report RUNS.",
+         [_cell("moco-yfcc-b0", "linear", MATRIX)], because="The matrix is in the report: driftline report RUNS.",
          digits=3),
     Item("supplement-figures-5-14", "The same on five kinds of features, linear and two layers", "scores",
          [_cell(name, network, MATRIX) for network in ("linear", "mlp") for name in FEATURES], 3,
-         because="The matrices are in the rows' report: driftline report RUNS.", digits=3),
+         because="The matrices are in the report: driftline report RUNS.", digits=3),
     Item("offline-resnet18", "ResNet-18 on all buckets at once: 81.1 %", "scores",
          [Cell(("clear-images",), ("joint",), {"joint": {"in_domain": 0.811}}, "images, resnet18, joint",
                protocol="clear-iid", preset="clear-resnet18-code", seeds=SEEDS,

@@ -101,7 +101,7 @@ HEADS = ("", "learner", "score", "paper", "ours", "95 %", "difference", "seeds",
 ABOUT = (
     "within interval: the printed value lies in the 95 % interval of ours, over seeds and, for the score that ranks, "
     "test samples. same order: it does not, but three of four of the row's other learners that the paper puts clearly "
-    "above or below are on the same side in ours."
+    "above or below are so in ours."
 )
 
 
@@ -146,7 +146,7 @@ def rows_of(item: Item, cell: Cell, document: Mapping[str, Any], best_of: Mappin
     for result in document["results"]:
         n = sum(result.get("classes", {}).get("n", ()))
         own = result.get("told", {}).get("draws") == "own"
-        lacks = ", ".join(filter(None, [cell.lacks, "own draws of samples" if own else ""]))
+        lacks = ", ".join(filter(None, [cell.lacks, "own samples" if own else ""]))
         for score in scores_of(item, cell):
             if (mean := result["scores"][score]["mean"]) is not None:
                 parts = [result.get(name, {}).get(score) or 0.0 for name in ("ci95", "ci95_samples")]
@@ -185,7 +185,7 @@ def means_of(item: str, groups: Mapping[str, Sequence[Row]], counts: Any) -> lis
 
 def judged(rows: Sequence[Row], digits: int) -> list[Row]:
     """With verdicts. within interval: the printed value, with its rounding, is in the 95 % interval of ours. same
-    order: at least three of four other rows that the paper puts clearly above or below are on the same side in ours."""
+    order: at least three of four other rows that the paper puts clearly above or below are so in ours."""
     rounding = 0.5 * 10.0**-digits
     groups: dict[tuple[str, str], list[Row]] = {}
     keys = [(row.row.partition(", mean")[0], row.score) for row in rows]

@@ -66,7 +66,7 @@ ITEMS = (
     Item("table-1", "Storage and recovery, Banking77, every error corrected", "scores",
          [_cell("banking77", "oracle", ONLINE), _reader("lora", LORA)], 15, 0.5,
          f"{ENCODER} Without lora it takes 3 minutes.", digits=3),
-    Item("sweep", "Thirteen systems, two data sets, three policies, three seeds", "scores", SWEEP, 0.4,
+    Item("sweep", "Thirteen systems, two datasets, three policies, three seeds", "scores", SWEEP, 0.4,
          because=f"{ENCODER} The readme prints the first cell only.", digits=3),
     Item("pareto", "Nobody matches the substrate on new and original classes in any of six cells", "scores", SWEEP, 0.4,
          because=f"{ENCODER} The scores of the sweep; the readme has no numbers."),

@@ -161,7 +161,7 @@ class Work:
                 rows += found if item.kind == "scores" else []
                 try:
                     files += self._plots(item, cell, folder, len(cells))
-                except IncompatibleStream as error:  # no oracle, if the data set is too small for one
+                except IncompatibleStream as error:  # no oracle, if the dataset is too small for one
                     skipped[f"{cell.row}: no plot: {error}"] = None
         if item.kind == "means":
             rows = means_of(item.name, groups, _counts)

@@ -3,7 +3,7 @@
 from driftline.eval.protocols.seq_to_final import published
 from driftline.pipelines.reproduce.items import Cell, Item, Need, Paper
 
-SEQUENCES = {  # as the paper writes them → as `stream compose` takes them, data set, table
+SEQUENCES = {  # as the paper writes them → as `stream compose` takes them, dataset, table
     "CLR": ("C:L:R", "cifar10", 8), "RCL": ("R:C:L", "cifar10", 9), "rrr": ("r:r:r", "cifar10", 10),
     "TTT": ("T:T:T", "cifar10", 11), "sss": ("s:s:s", "cifar100", 12),
 }  # fmt: skip
@@ -92,14 +92,14 @@ ITEMS = (
            ONE_SEED) for name, (_, _, number) in SEQUENCES.items()),
     Item("table-13", "Accuracy on the last decade, Portraits, each network", "scores", PORTRAITS, 8_000, 10, ONE_SEED),
     Item("table-14", "Two to eight rotations, Res-4", "scores", ROTATIONS, 6_300, 15,
-         f"{ONE_SEED} The paper's draws of these sequences were not published: own ones of the same sizes."),
+         f"{ONE_SEED} The paper's samples of these sequences were not published: own ones of the same sizes."),
     Item("table-15", "Initialisation, regularisation and frozen joint models, RCL, Res-4", "scores",
          [Cell(STREAMS["RCL"], tuple(TABLE_15), {name: {"final": v} for name, v in TABLE_15.items()}, "RCL, res-4",
                preset="seq-to-final-code", settings={"network": "res-4"}, quick=QUICK)], 350, 1, ONE_SEED, digits=4),
     Item("figure-1", "Paths through the last step: CLR on three networks, RCL on Conv-4", "figure",
          [_drawn("CLR", STREAMS["CLR"], net, PATHS) for net in ("conv-4", "dense-4", "res-4")]
          + [_drawn("RCL", STREAMS["RCL"], "conv-4", PATHS)], 1_500, 7, plots=("interpolation",)),
-    Item("figure-9", "Validation accuracy over the pull between times, RCL, Res-4", "figure",
+    Item("figure-9", "Validation accuracy over the regularisation between times, RCL, Res-4", "figure",
          [_drawn("RCL", STREAMS["RCL"], "res-4", ("jm",), adjacents="0/0.001/0.01/0.1/1/10/100")], 60, 0.5,
          plots=("adjacent",)),
     *(_paths(number, name, STREAMS[name]) for number, name in ((10, "RCL"), (11, "rrr"), (12, "TTT"), (13, "sss"))),

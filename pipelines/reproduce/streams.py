@@ -60,7 +60,7 @@ def clear_images(data: Path, quick: bool) -> Stream:
 
 
 def intents(data: Path, quick: bool, name: str) -> Stream:
-    """Sentence vectors of a data set of intents, in its own order and with its own tests: one step."""
+    """Sentence vectors of a dataset of intents, in its own order and with its own tests: one step."""
     from driftline.stream_builder.builders.arrays import from_arrays
 
     places = [data / "intent" / f"{name}_{encoder}.npz" for encoder in ("bge", "minilm")]

@@ -10,7 +10,7 @@ from driftline.pipelines.run.stage import Counts, Records, Stage
 
 
 class FilterTable(Stage):
-    """Drop rows; count each under the first reason that applies."""
+    """Drop photos by their metadata; count each under the first reason that applies."""
 
     name: ClassVar[str] = "filter"
     records: ClassVar[Records] = (("rejects/*.parquet", "reason"), ("table/*.parquet", ""))

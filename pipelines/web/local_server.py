@@ -76,7 +76,7 @@ def guarded(
         if scope["path"] == "/favicon.ico":
             return Response(status_code=204)
         if not secrets.compare_digest(scope["path"].split("/")[1].encode(), secret.encode()):
-            return PlainTextResponse(f"Open the address that driftline {command} printed: it contains a secret.", 401)
+            return PlainTextResponse(f"Open the URL that driftline {command} printed: it contains a secret.", 401)
         if scope["method"] == "POST" and headers.get("origin") not in origins:
             return PlainTextResponse("Only pages of this server may change data.", 403)
         return None

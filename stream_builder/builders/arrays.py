@@ -39,14 +39,14 @@ def from_arrays(
     or names of classes; optional `step (N,)` integers from 0, `time (N,)` dates, years, ISO 8601 or numbers since 1970,
     `label_time (N,)` the same for labels that come later than their samples, or none (null, NaT, NaN, infinity) for one
     that never comes: protocols that delay labels do not show it to learners, and score it; `split (N,)` of train, val
-    and test, `group (N,)` whose equal values share an uploader or are near copies, `test_in (N, K)` truths as in
+    and test, `group (N,)` whose equal values share an uploader or are near-duplicates, `test_in (N, K)` truths as in
     `Split`, `id (N,)`, `classes (C,)`. The order within a step and split is kept, also of equal times, and has meaning:
     bring it into another one if it has none.
 
     Without `step`, samples are put in order of time and cut into steps: period is their number (fewer if there are
     fewer times; about equally many samples each, equal times in one), or year, month, week, day. Without `split`, a
-    random `test_share` of every step and class becomes the test split; grouping "grouped" keeps each group on one side,
-    if there are groups. What was made is in the stream's facts ("made"), and what looks wrong ("check").
+    random `test_share` of every step and class becomes the test split; grouping "grouped" keeps each group in one
+    split, if there are groups. What was made is in the stream's facts ("made"), and what looks wrong ("check").
 
     Raises MissingFile, BadConfig, BadArray or BadInput naming the array and the first bad index, and IncompatibleStream
     if groups leave a step without test samples.

@@ -1,4 +1,4 @@
-"""Data sets → streams: one step, or two where classes come later [OCRR, sec. 2]; portraits, one step a decade."""
+"""Datasets → streams: one step, or two where classes come later [OCRR, sec. 2]; portraits, one step a decade."""
 
 import re
 from pathlib import Path

@@ -120,7 +120,7 @@ def texts_of(release: Release, features: str, load: Callable[[], TextEncoder], t
 
 
 def release_groups(release: Release) -> Group:
-    """(N,) groups of a release's images: linked by uploader or as near copies."""
+    """(N,) groups of a release's images: linked by uploader or as near-duplicates."""
     return numbered(np.array(release.table["group"].to_pylist(), np.str_))
 
 

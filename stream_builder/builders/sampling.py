@@ -257,7 +257,7 @@ def published_draws(dataset: Dataset, sizes: Sequence[int], test_size: int) -> l
     for name in (f"t{t}_valid" for t in range(len(sizes))):
         if name not in draws and name.replace("valid", "train") in draws:
             expected = "Expected both of each step, as in the published file."
-            raise BadInput(f"The published draws of {dataset.name} have no {name}.", expected)
+            raise BadInput(f"The published samples of {dataset.name} have no {name}.", expected)
     if any(f"t{t}_train" not in draws for t in range(len(sizes))) or f"t{last}_test" not in draws:
         return None
     published_sizes = [len(draws[f"t{t}_train"]) + len(draws[f"t{t}_valid"]) for t in range(len(sizes))]

@@ -121,7 +121,7 @@ def _draws(
         return PUBLISHED, published
     if composition.draws == "published":
         raise BadConfig(
-            f"{dataset.name} has no published draws for these sizes.", "Expected *draws*.npz in its folder."
+            f"{dataset.name} has no published samples for these sizes.", "Expected *draws*.npz in its folder."
         )
     shares = [sampling.class_shares(dataset, t, count, counts[-1], composition) for t, count in enumerate(counts)]
     overlap, drawn = sampling.draw_steps(dataset, sizes, shares, composition, seed)

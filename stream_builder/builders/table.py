@@ -35,7 +35,7 @@ from driftline.stream_builder.splitting import drawn, no_test, numbered
 from driftline.stream_builder.step import check
 from driftline.stream_builder.stream import Array, Split, Stream, join
 
-KEY = "store_list"  # the data set in each of EvalOCL's HDF5 files
+KEY = "store_list"  # the dataset in each of EvalOCL's HDF5 files
 
 
 def in_time_order(
@@ -52,7 +52,7 @@ def in_time_order(
 
     period: year, month, week or day, or a number of steps with equally many samples each. The test split of a step, for
     retention, is a random `test_share` of its samples, also in order, or its part of a separate test set over the same
-    time. grouping "grouped": samples of one uploader, and near copies, are on one side in all steps, if the source
+    time. grouping "grouped": samples of one uploader, and near-duplicates, are on one side in all steps, if the source
     names them. order "balanced": of each class in a step, keep at most as many samples as the median class has.
     pretrain: samples from before the others, set apart for the choice of settings. Raises BadConfig, and
     IncompatibleStream for fewer samples than steps or a step without test samples.
@@ -160,7 +160,7 @@ def _read_hdf5(path: Path) -> Array:
     try:
         with h5py.File(path, "r") as file:
             if KEY not in file:
-                raise BadInput(f"{path} contains {sorted(file)}.", f"Expected the data set {KEY}.")
+                raise BadInput(f"{path} contains {sorted(file)}.", f"Expected the dataset {KEY}.")
             stored = file[KEY] if isinstance(file.get(KEY, getlink=True), h5py.HardLink) else None
             if not isinstance(stored, h5py.Dataset) or stored.is_virtual or stored.external:
                 raise BadInput(f"{KEY} in {path} leads elsewhere, or is no array.", "Expected an array in the file.")

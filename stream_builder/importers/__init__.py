@@ -1,4 +1,4 @@
-"""Importers: data sets with dates that people already have → streams, as their authors meant the steps and splits.
+"""Importers: datasets with dates that people already have → streams, as their authors meant the steps and splits.
 
 A new importer is one file here, one line in `IMPORTERS` and its example in `OURS` of `pipelines/cli/makers.py`; that
 of another package is an entry point `driftline.importers`, and its command `driftline stream from-NAME` is made of it.

@@ -35,13 +35,13 @@ def from_clear(
     path: Path,
     features: str = "images:224",
     split: int = 0,
-    first_bucket: Literal["auto", "prior", "step"] = "auto",
+    first_bucket: Literal["auto", "unlabelled", "step"] = "auto",
     seed: int = 0,
 ) -> Stream:
     """Read CLEAR-10 or CLEAR-100 as they are published.
 
-    A step for each bucket, in order of upload time if the metadata is there. Refuses half a download, files of another
-    version, photos in the wrong bucket and pickles with code.
+    A step for each bucket, in order of upload time if the metadata is there. An incomplete download, files of another
+    version, a photo in the wrong bucket and pickles with code raise an error.
 
     path DIR: The unpacked download, old or new layout.
     features NAME: images:SIZE, decoded on access; or published vectors: moco_b0, …
@@ -67,7 +67,7 @@ def from_clear(
     if timed:
         _check_order(parts, names)
     _check_widths(parts)
-    is_prior = "0" in names and (first_bucket == "prior" or (first_bucket == "auto" and set(names) == ALL_BUCKETS))
+    is_prior = "0" in names and (first_bucket == "unlabelled" or (first_bucket == "auto" and set(names) == ALL_BUCKETS))
     users = numbered(np.array([user for part in parts for user in part.user], np.str_))
     with_users = any(user for part in parts for user in part.user)
     starts = dict(zip(map(id, parts), np.cumsum([0, *(len(part.y) for part in parts)]), strict=False))

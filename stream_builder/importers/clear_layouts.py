@@ -152,7 +152,7 @@ def _sides(part: Part, folder: Path) -> npt.NDArray[np.bool_]:
     listed = {side: {line.rpartition(" ")[0] for line in of_side if line} for side, of_side in lines.items()}
     if listed["train"] & listed["test"] or listed["train"] | listed["test"] != set(part.paths):
         raise IntegrityError(
-            f"{folder} does not list the images of {part.source}, each on one side.",
+            f"{folder} does not list the images of {part.source}, each in training or test.",
             "Expected lists of the same version.",
             AGAIN,
         )

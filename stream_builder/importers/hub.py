@@ -1,4 +1,4 @@
-"""Data sets of the Hugging Face Hub, or a local copy, with a date and a label column → a stream, shard by shard."""
+"""Datasets of the Hugging Face Hub, or a local copy, with a date and a label column → a stream, shard by shard."""
 
 import atexit
 import os
@@ -24,7 +24,7 @@ from driftline.stream_builder.stream import Array, Split, Stream
 
 ROWS = 1024  # at once in memory
 BINARY = (pa.large_binary(), pa.binary())
-CONVERTED = "refs/convert/parquet"  # where the Hub keeps a data set as Parquet, whatever its own format
+CONVERTED = "refs/convert/parquet"  # where the Hub keeps a dataset as Parquet, whatever its own format
 SIDES = {"train": "train", "validation": "val", "valid": "val", "val": "val", "dev": "val", "test": "test"}
 MOST_TEXT = 4 << 30  # bytes of the array of texts, whose rows are as long as the longest one
 
@@ -43,7 +43,7 @@ def from_hub(
     work: Path | None = None,
     label_time: str | None = None,
 ) -> Stream:
-    """Read a Hugging Face data set, shard by shard.
+    """Read a Hugging Face dataset, shard by shard.
 
     Images or texts with a date and a label column, which must be named. Splits train, validation and test are kept if
     there is a test split.
@@ -80,7 +80,7 @@ def from_hub(
     facts = {
         "from": "hub",
         "source": f"https://huggingface.co/datasets/{name}" if "/" in name else name,
-        "licence": "see the data set's card",
+        "licence": "see the dataset's card",
         "columns": f"time {time}, label {label}, samples {reader.columns['x']}",
     }
     return cut(Rows(name.replace("/", "-"), samples, classes, side), period, test_share, seed, facts)
@@ -144,7 +144,7 @@ class _Reader:
         sizes = pc.fill_null(pc.binary_length(data), 0).to_numpy(zero_copy_only=False)
         if not sizes.all():
             problem = f"{name}, row {row + int(sizes.argmin())}: {self.columns['x']} has no bytes."
-            raise BadInput(problem, "Expected the image inside the data set, not a path.")
+            raise BadInput(problem, "Expected the image inside the dataset, not a path.")
         if not len(sizes):
             return
         _, offsets, content = data.buffers()
@@ -182,7 +182,7 @@ def _words(name: str) -> list[str]:
 
 
 def _shards(path: Path, config: str | None, folder: Path) -> Iterator[tuple[str, Path]]:
-    """(name in the data set, file) of each shard, in name order; a downloaded one is removed after it was read."""
+    """(name in the dataset, file) of each shard, in name order; a downloaded one is removed after it was read."""
     if path.exists():
         paths = sorted(path.rglob("*.parquet")) or sorted(p for p in path.rglob("*.arrow") if "cache-" not in p.name)
         names = [file.relative_to(path).as_posix() for file in paths]
@@ -190,7 +190,7 @@ def _shards(path: Path, config: str | None, folder: Path) -> Iterator[tuple[str,
             yield name, path / name
         return
     if str(path).count("/") != 1:
-        raise MissingFile(f"There is no folder {path}.", "Expected a copy of a data set, or USER/NAME on the Hub.")
+        raise MissingFile(f"There is no folder {path}.", "Expected a copy of a dataset, or USER/NAME on the Hub.")
     from huggingface_hub import HfApi
 
     repo, api = str(path), HfApi(os.environ.get("HF_ENDPOINT"))

@@ -38,10 +38,10 @@ TABLES = ("rgb_metadata.csv", "metadata.csv")
 TIMES = ("timestamp", "datetime", "date", "year")
 TEXTS = ("split", "category", "label", "y", "filename", "file", "path", "seq_id", "sequence")  # columns
 SIDES = {"train": "train", "val": "val", "id_val": "val", "test": "test", "id_test": "test"}
-CITE = "Koh et al.: WILDS: A Benchmark of in-the-Wild Distribution Shifts. ICML 2021; and the data set's own paper"
+CITE = "Koh et al.: WILDS: A Benchmark of in-the-Wild Distribution Shifts. ICML 2021; and the dataset's own paper"
 LICENCES = {
     "rgb_metadata.csv": "FMoW Challenge Public License",
-    "metadata.csv": "the data set's own (iWildCam: Community Data License Agreement, Permissive 1.0)",
+    "metadata.csv": "the dataset's own (iWildCam: Community Data License Agreement, Permissive 1.0)",
 }
 
 
@@ -56,19 +56,19 @@ def from_wilds(
     test_share: float = 0.3,
     seed: int = 0,
 ) -> Stream:
-    """Read a WILDS data set of images: FMoW, iWildCam.
+    """Read a WILDS dataset of images: FMoW, iWildCam.
 
     Any other with a time column, too. Its columns, if no others are named: timestamp, datetime, date or year; category,
     label or y; filename, file or path; seq_id. The split column gives the sides; rows that WILDS sets aside (split seq)
     are left out, and counted in the stream's facts.
 
-    folder DIR: An unpacked WILDS data set of images.
+    folder DIR: An unpacked WILDS dataset of images.
 
     Raises MissingFile, BadInput naming table and row.
     """
     source = next((folder / name for name in TABLES if (folder / name).is_file()), None)
     if source is None:
-        raise MissingFile(f"{folder} holds neither {' nor '.join(TABLES)}.", "Expected an unpacked WILDS data set.")
+        raise MissingFile(f"{folder} holds neither {' nor '.join(TABLES)}.", "Expected an unpacked WILDS dataset.")
     table = table_of(source, [name for name in (label, path, group, *TEXTS) if name])
     sides = table["split"].to_pylist() if "split" in table.column_names else None
     used = [row for row in range(len(table)) if sides is None or sides[row] != "seq"]
@@ -101,7 +101,7 @@ def from_wilds(
 
 
 class Kind(NamedTuple):
-    """One of Wild-Time's data sets: keys of samples and labels, class names, what gives the year with a key."""
+    """One of Wild-Time's datasets: keys of samples and labels, class names, what gives the year with a key."""
 
     x: str
     y: str
@@ -124,7 +124,7 @@ MODES = {"train": 0, "test": 1}
 
 
 def from_wild_time(path: Path, root: Path | None = None, size: int = 224, seed: int = 0) -> Stream:
-    """Read a pickled data set of Wild-Time safely.
+    """Read a pickled dataset of Wild-Time safely.
 
     Code in it is never run. The steps and splits are its authors'; the order within a year is drawn. Drug and MIMIC are
     not read: regression, and patients' data that needs a licence.
@@ -132,13 +132,13 @@ def from_wild_time(path: Path, root: Path | None = None, size: int = 224, seed: 
     path FILE.pkl: yearbook, fmow, huffpost or arxiv.
     root DIR: Folder of FMoW's images (default: fmow_v1.1/images beside the file).
 
-    Raises MissingFile, UnknownName for another data set, BadInput.
+    Raises MissingFile, UnknownName for another dataset, BadInput.
     """
     name = path.name.partition(".")[0].partition("_")[0]
     if not path.is_file():
         raise MissingFile(f"There is no file {path}.", f"Expected {', '.join(f'{kind}.pkl' for kind in KINDS)}.")
     if name not in KINDS:
-        raise UnknownName(f"{path} is no data set of Wild-Time that is read.", "", f"Available: {', '.join(KINDS)}.")
+        raise UnknownName(f"{path} is no dataset of Wild-Time that is read.", "", f"Available: {', '.join(KINDS)}.")
     kind = KINDS[name]
     content = read_pickle(path)
     if not isinstance(content, Mapping) or not content or not all(isinstance(key, int) for key in content):

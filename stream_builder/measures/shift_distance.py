@@ -134,8 +134,8 @@ def sharing(stream: Stream) -> str:
     if not shared:
         return ""
     return (
-        f"{shared:.1%} of the last step's test samples share an uploader, or are near copies of, a training sample: "
-        "distances to them, above all the last step's own, are too small."
+        f"{shared:.1%} of the last step's test samples share an uploader, or are near-duplicates of, a training "
+        "sample: distances to them, above all the last step's own, are too small."
     )
 
 

@@ -121,7 +121,7 @@ def main() -> None:
     rows = unpack(options.data, out)
     if not (out / "model" / "open_clip_config.json").is_file():
         train_model(rows, out, options.size, options.epochs, run_log)
-    write_text(out / "model" / "seen.yaml", SEEN)
+    write_text(out / "model" / "training_data.yaml", SEEN)
     write_text(out / "driftline.yaml", Path(__file__).with_name("driftline.yaml").read_text(encoding="utf-8"))
     write_text(out / "judgement.md", Path(__file__).with_name("judgement.md").read_text(encoding="utf-8"))
     context = Context(out, load(out / "driftline.yaml"), run_log)

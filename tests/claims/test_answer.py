@@ -75,7 +75,8 @@ def test_without_a_control_nothing_is_said_to_age() -> None:
     found = of(part(result("er", 0.9), result("ridge", 0.8), ties=[[0, 1]])).texts()
     assert found["headline"] == "Older models are behind newer ones"
     assert found["sentences"][0] == (
-        "er and ridge fall 10.0 points a year behind newer models of the same method, which have also seen more data: "
+        "er and ridge fall 10.0 percentage points per year behind newer models of the same method, which have also "
+        "seen more data: "
         "how much of it is ageing is not known."
     )
     assert not AGEING.search(" ".join([found["headline"], *found["sentences"][1:], *found["may_conclude"]]))
@@ -111,14 +112,14 @@ def test_a_half_life_is_said_only_where_ageing_is_shown() -> None:
 
 
 def test_missing_draws_are_shown() -> None:
-    assert "(3 of 20 draws)" in words(part(result("er", 0.9, net=net(3.0, 1.0, "ageing", draws=3))))
+    assert "(3 of 20 permutations)" in words(part(result("er", 0.9, net=net(3.0, 1.0, "ageing", draws=3))))
 
 
 def test_a_group_that_is_not_told_apart_is_named_and_its_extremes_are_not() -> None:
     """The one that falls least is the worst."""
     good, flat = result("er", 0.9, 0.2), result("flat", 0.5, 0.01)
     found = words(part(good, result("ridge", 0.89, 0.2), flat, ties=[[0, 1], [2]]))
-    assert "When 2.0 years old, er and ridge are not told apart, ahead of 1 more: 49.0 to 50.0 % of 500" in found
+    assert "When 2.0 years old, er and ridge do not differ measurably, ahead of 1 more: 49.0 to 50.0 % of 500" in found
     assert "which of er and ridge is best when old" in found
     assert "flat" not in found
 
@@ -138,7 +139,7 @@ def test_twelve_test_samples_are_too_few() -> None:
 
 def test_one_age_cannot_tell() -> None:
     one = result("er", 0.9) | {"aged": aged(0.9, 0.1, ages=1)}
-    assert of(part(one) | {"when_old": None}).headline == "How models age cannot be told"
+    assert of(part(one) | {"when_old": None}).headline == "How models age is not known"
 
 
 def test_a_fall_within_its_interval_is_none() -> None:
@@ -155,7 +156,7 @@ def test_what_is_never_retrained_stands_beside_newer_models_on_the_same_period()
 
 
 def test_harder_data_is_one_number_where_its_interval_leaves_zero_out() -> None:
-    says = "Test samples become harder for newly trained models, too: by 6.0 points (4.0 to 8.0) a year"
+    says = "Test samples become harder for newly trained models, too: by 6.0 points (4.0 to 8.0) per year"
     assert says in words(part(result("er", 0.9), harder_data=band(6.0, 2.0)))
     assert "harder" not in words(part(result("er", 0.9), harder_data=band(1.0, 2.0)))
 
@@ -187,7 +188,7 @@ def test_who_is_first_by_rank_stands_with_its_interval_and_a_reference() -> None
     )
     tied = of(by_rank(*results, ties=[[0, 1], [2]])).texts()
     assert tied["headline"] == "2 of 2 learners are first together"
-    assert tied["sentences"][0].startswith("er and ridge are not told apart by first: 70.0 to 90.0 %.")
+    assert tied["sentences"][0].startswith("er and ridge do not differ measurably in first: 70.0 to 90.0 %.")
 
 
 def test_a_bound_is_no_winner_and_said_to_be_one() -> None:

@@ -97,7 +97,7 @@ KINDS: dict[str, tuple[Callable[[Image.Image], bytes], str]] = {  # suffix → b
     ),
     "7.jpg": (
         lambda image: saved(image, "MPO", save_all=True, append_images=[image.rotate(90)]),
-        "metadata removed; first picture only",
+        "metadata removed; first image only",
     ),
     "8.avif": (transparent, f"{AVIF}; transparency over white"),
 }
@@ -311,7 +311,7 @@ class TestStoredBefore:
     def test_several_pictures_and_turned_ones_are_said(self, kind: str) -> None:
         picture = photo(["bus"], 0.2, rng_for(0, "several"))
         data = saved(picture, kind, save_all=True, append_images=[picture.rotate(90)])
-        assert "first picture only" in check_image(data, ImageLimits()).changes
+        assert "first image only" in check_image(data, ImageLimits()).changes
         turned = check_image(saved(picture, "HEIF", exif=TURNED), ImageLimits()).changes
         assert "turned upright" in turned
 

@@ -48,7 +48,7 @@ class TestAStreamWhoseSidesShareUploaders:
         assert [drift["sides"] for drift in drifts] == ["drawn", "own"]
         assert drifts[0]["in_domain"] == pytest.approx(0.5, abs=0.15)
         assert drifts[1]["in_domain"] > 0.7
-        assert "with sides drawn by group" in self.sentences(stream())["drift"]
+        assert "with a random split by group" in self.sentences(stream())["drift"]
 
     def test_where_groups_are_few_it_is_not_known(self) -> None:
         assert self.sentences(stream(uploaders=3))["drift"].startswith("drift: not known")

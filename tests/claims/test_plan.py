@@ -149,7 +149,7 @@ class TestAddresses:
         other = town_context(root, "fetch.threads=3", "fetch.shard_size=7")
         photos = forecast(other, plan(other))["photos"]
         assert (photos["addresses"], photos["expected"], photos["at_most"]) == (rows, images, False)
-        assert f"{rows} addresses that the store knows" in photos["share_known_by"]
+        assert f"{rows} URLs with a stored answer" in photos["share_known_by"]
 
     def test_answers_that_the_store_has_are_not_paid_again(self, town: Town, tmp_path: Path) -> None:
         root = town.run(tmp_path / "run", 60, LOOSE)

@@ -113,7 +113,7 @@ class TestPublishedPool:
         assert counts[UPLOADER] > 0
         assert counts[COPY] > 0
         card = (release.path / "README.md").read_text()
-        assert f"{counts[UPLOADER]} photos by such\nuploaders and {counts[COPY]} near copies" in card
+        assert f"{counts[UPLOADER]} photos by such\nuploaders and {counts[COPY]} near-duplicates" in card
 
 
 class TestPretraining:

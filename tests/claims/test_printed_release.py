@@ -200,7 +200,7 @@ def test_the_card_prints_what_it_was_given_unchanged(folder: Path) -> None:
         "`WITHDRAWN.csv` lists 3 images that",
         "29 images added, 31 removed, 37 withdrawn, 43 with another class",
         "`unlabelled.parquet` lists 1,999 further images",
-        "59 photos by such uploaders and 53 near copies are not in the list",
+        "59 photos by such uploaders and 53 near-duplicates are not in the list",
     ):
         assert sentence in card, sentence
 

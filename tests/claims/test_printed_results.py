@@ -75,7 +75,7 @@ def counts(made: Path) -> dict[str, dict[int, npt.NDArray[np.int64]]]:
         about = json.loads(record.read_text())
         rows = pq.read_table(record.parent / "rows.parquet").to_pylist()
         cells = np.zeros((2, 4, 4, 3), np.int64)
-        for answer in pq.read_table(record.parent / "outcomes.parquet").to_pylist():
+        for answer in pq.read_table(record.parent / "predictions.parquet").to_pylist():
             row, label = rows[answer["row"]], int(truth[answer["sample"]])
             if row["learned_to"] >= 0:
                 at = row["learned_to"], int(row["tested_on"]), label

@@ -28,7 +28,7 @@ def one(world: World, seed: int = 0) -> Ages:
 
 def test_labels_of_unsure_answers_speak_of_labelled_rows_and_no_alarm_fires() -> None:
     ages = one(worlds.chosen)
-    assert "Labels were chosen by confidence: all numbers are of the labelled rows only" in said(ages)
+    assert "Labels were chosen by confidence: all numbers are of labelled predictions only" in said(ages)
     result = ages.json("accuracy<0.84")
     assert result["labels"] == "only"
     assert result["alarm"]["high"] < 0.84

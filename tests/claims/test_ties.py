@@ -219,8 +219,8 @@ def test_arrays_keep_their_order_and_their_ties_are_counted() -> None:
 
 
 def test_of_near_copies_of_one_second_the_order_of_ids_does_not_choose(tmp_path: Path) -> None:
-    """200 pairs, one of each class: a release without near copies keeps about half of each, and the same whatever the
-    order of the rows."""
+    """200 pairs, one of each class: a release without near-duplicates keeps about half of each, and the same whatever
+    the order of the rows."""
     rows = [{"id": f"class{c}/{i:03d}"} for c in (0, 1) for i in range(200)]
     group = {row["id"]: row["id"][-3:] for row in rows}
     pq.write_table(pa.table({"id": [row["id"] for row in rows], "uploaded": [5] * 400}), tmp_path / "members.parquet")

@@ -1,4 +1,4 @@
-"""Members of every registry: encoders, shifts, data sets, distances, networks, samplers, stages, platforms."""
+"""Members of every registry: encoders, shifts, datasets, distances, networks, samplers, stages, platforms."""
 
 import io
 import math

@@ -112,7 +112,7 @@ MINIMAL = ("dataLimitations", "dataBiases", "personalSensitiveInformation", "dat
 
 @pytest.mark.parametrize("layout", ["tars", "parquet"])
 def test_case_42_passes_the_checks_that_neurips_publishes(tmp_path: Path, layout: str) -> None:
-    """mlcommons/croissant, health/croissant-validator-neurips: the parsed JSON, without its folder, makes a data set,
+    """mlcommons/croissant, health/croissant-validator-neurips: the parsed JSON, without its folder, makes a dataset,
     and each record set yields a record. The editor of RAI metadata asks for MINIMAL, a boolean, and PROV nodes."""
     mixed(tmp_path / "r", url="https://huggingface.co/datasets/me/mixed/resolve/main")
     folder = tmp_path / "r"

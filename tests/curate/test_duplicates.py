@@ -1,4 +1,4 @@
-"""Near copies: hashes survive what copies go through, pairs are exact, groups join, the report counts."""
+"""Near-duplicates: hashes survive what copies go through, pairs are exact, groups join, the report counts."""
 
 import io
 

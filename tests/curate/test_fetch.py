@@ -186,7 +186,7 @@ def test_a_collection_on_the_own_network_opens_neither_metadata_nor_redirects(se
         counts = fetch(part(tmp_path / "t", urls), tmp_path / "a", rules, RunLog())
         assert counts == {"": 2, "private_address": 3}
         assert not other.asked
-        assert "in a private network: such addresses are allowed" in capsys.readouterr().err
+        assert "in a private network: such URLs are allowed" in capsys.readouterr().err
     finally:
         other.close()
 
@@ -265,7 +265,7 @@ def test_a_dead_address_is_looked_for_in_the_mirror(server: FaultServer, tmp_pat
     counts = fetch(part(tmp_path / "t", list(dead)), tmp_path / "a", RULES.model_copy(update={"mirror": mirror}), QUIET)
     assert counts == {"": 3, "opted_out": 1}
     index = load_index(tmp_path / "a").to_pylist()
-    assert index[0]["detail"] == "from the mirror; http_404 at its own address"
+    assert index[0]["detail"] == "from the mirror; http_404 at its own URL"
     assert index[3]["detail"] is None
     assert server.asked[f"/good/{yfcc_hash(dead[0])}"] == 1
     empty = RULES.model_copy(update={"mirror": server.base + "/410/{first}/{second}/{hash}.jpg"})

@@ -165,7 +165,7 @@ def test_a_busy_server_is_asked_again(serve: Serve, tmp_path: Path) -> None:
     ("key", "message"),
     [
         ("", "FLICKR_API_KEY is not set"),
-        ("stolen-key", r"refuses the key: Invalid API Key \(Key has invalid format\) …"),
+        ("stolen-key", r"rejects the key: Invalid API Key \(Key has invalid format\) …"),
     ],
 )
 def test_the_key_comes_from_the_environment_and_is_in_no_message(serve, tmp_path, monkeypatch, key, message):
@@ -183,14 +183,14 @@ def test_case_28_a_key_that_has_expired_is_one_sentence(serve: Serve, tmp_path: 
     with pytest.raises(BadConfig) as refusal:
         read(serve([photo(1, START)], fail={1: (200, answer)}), tmp_path)
     assert str(refusal.value) == (
-        f"Flickr refuses the key: {words}. Check FLICKR_API_KEY: only Pro accounts have keys."
+        f"Flickr rejects the key: {words}. Check FLICKR_API_KEY: only Pro accounts have keys."
     )
 
 
 def test_a_key_that_expires_halfway_keeps_what_was_read(serve: Serve, tmp_path: Path) -> None:
     server = serve([photo(i, START + i % 1000) for i in range(7000)])
     server.fail = {9: (200, json.dumps({"stat": "fail", "code": 100, "message": "Invalid API Key"}).encode())}
-    with pytest.raises(BadConfig, match="refuses the key"):
+    with pytest.raises(BadConfig, match="rejects the key"):
         read(server, tmp_path)
     windows = {path.name for path in tmp_path.rglob("*-*.json")}
     assert windows
@@ -203,7 +203,7 @@ def test_a_key_that_expires_halfway_keeps_what_was_read(serve: Serve, tmp_path: 
 BAD = {  # answer to a search → what ends the run; "" for one after which it goes on
     "html": ((200, b"<!DOCTYPE html><html>"), r"6 times in a row \(not_json\)"),
     "an error inside": ((200, json.dumps(failed(105, "unavailable")).encode()), r"6 times .*error 105: unavailable"),
-    "a refused query": ((200, json.dumps(failed(18, "Illogical arguments")).encode()), "refuses the query: Illogical"),
+    "a refused query": ((200, json.dumps(failed(18, "Illogical arguments")).encode()), "rejects the query: Illogical"),
     "another document": ((200, b'{"stat": "ok", "photos": [1]}'), "6 times in a row"),
     "429": ((429, b""), r"6 times in a row \(status 429\)"),
     "503": ((503, b"later"), r"6 times in a row \(status 503\)"),
@@ -337,7 +337,7 @@ def test_case_28_a_smaller_size_is_fetched_where_the_original_is_gone(serve: Ser
         return
     assert [(row["fault"], row["changes"]) for row in index] == [(fault, said) for fault, said, _ in SIZES.values()]
     assert asked == {path for *_, paths in SIZES.values() for path in paths.split()}
-    assert index[0]["detail"] == "from the smaller size; http_403 at its own address"
+    assert index[0]["detail"] == "from the smaller size; http_403 at its own URL"
     assert index[5]["detail"] == "404 X; smaller size: 410 X"
 
 

@@ -308,13 +308,13 @@ class TestFrames:
         other = scene().transpose(Image.Transpose.ROTATE_180)
         picture = look(saved(scene(), kind, save_all=True, append_images=[other]))
         assert far(picture.image, scene()) < 12
-        assert picture.steps == ("first picture only",)
+        assert picture.steps == ("first image only",)
 
     def test_ten_thousand_frames_cost_a_few(self) -> None:
         frame = saved(Image.new("L", (4, 4)), "GIF")
         block = frame[frame.index(b",") : -1]
         many = frame[:-1] + b"".join(b"!\xf9\x04\0\x01\0\0\0" + block for _ in range(10_000)) + b";"
-        assert look(many).steps == ("first picture only",)
+        assert look(many).steps == ("first image only",)
 
     def test_a_later_page_is_held_to_the_limits(self) -> None:
         pages = saved(Image.new("L", (8, 8)), "TIFF", save_all=True, append_images=[scene(300, 200).convert("L")])

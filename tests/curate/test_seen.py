@@ -44,7 +44,7 @@ def test_a_models_folder_may_say_it(tmp_path: Path) -> None:
     }  # fmt: skip
     for text in ("trained_until: soon", "until: 2014", "[", "trained_until: 2014-13"):
         (tmp_path / FILE).write_text(text)
-        with pytest.raises(BadConfig, match=r"seen.yaml|'soon'|'2014-13'"):
+        with pytest.raises(BadConfig, match=r"training_data.yaml|'soon'|'2014-13'"):
             seen("clip", str(tmp_path))
 
 

@@ -57,7 +57,7 @@ class TestJoining:
     def test_a_new_photo_that_links_two_old_groups_is_not_published(self, tmp_path: Path) -> None:
         former = Former.of(made(tmp_path / "a"))
         news = [
-            {"id": "copy-of-one", "user": "1bus1"},  # a near copy of 1-bus-0, by another uploader who is known
+            {"id": "copy-of-one", "user": "1bus1"},  # a near-duplicate of 1-bus-0, by another uploader who is known
             {"id": "copy-of-new", "user": "nobody"},
             {"id": "free", "user": None},
         ]
@@ -112,7 +112,7 @@ class TestComparison:
         train = next(r for r in rows if r["bucket"] == 2 and r["split_0"] == "train")
         found = self.compared(a, without(a, tmp_path / "b", test["id"]))
         assert found["2011"]["compare"] == "none"
-        assert found["2011"]["because"] == ["other tests"]
+        assert found["2011"]["because"] == ["other test images"]
         assert found["2012"]["compare"] == "all"
         found = self.compared(a, without(a, tmp_path / "c", train["id"]))
         assert found["2012"]["compare"] == "tests"
@@ -156,7 +156,7 @@ class TestComparison:
         done = inside("compare", tmp_path / "a", tmp_path / "c", "--json")
         assert (done.returncode, json.loads(done.stdout)["comparable"]) == (1, [])
         assert "No score on A may be compared with one on B." in done.stderr
-        with pytest.raises(BadConfig, match=r"is a release, and .* is none\. Expected two releases, or two of rows"):
+        with pytest.raises(BadConfig, match=r"is a release, and .* is none\. Expected two releases, or two result"):
             compare(tmp_path / "a", tmp_path)
 
 

@@ -209,7 +209,7 @@ def test_the_pointer_shows_the_numbers_and_the_band_of_one_line(browser: Any, tm
     assert set(page.locator(".far").evaluate_all(seen)) == {"hidden"}
     x, y = place(page.locator(".series polyline").nth(2), 1)
     page.mouse.move(x - 3, y + 2)
-    expected = ["learner 2", "age: 1", "per cent: 25", "low: 24", "high: 26"]
+    expected = ["learner 2", "age: 1", "%: 25", "low: 24", "high: 26"]
     assert page.locator(".tip").inner_text().splitlines() == expected
     assert page.locator(".far").evaluate_all(seen) == ["visible" if i == 2 else "hidden" for i in range(SHADED + 1)]
     page.mouse.move(1, 1)
@@ -363,7 +363,7 @@ def test_the_curve_of_a_strangers_protocol_is_drawn_and_its_counts_are_counts(tm
     page = write([result], tmp_path).read_text()
     (part,) = parts(linked([result])[0])
     asked, right, first = shown(part, None)["figures"]
-    for figure, score, what in ((asked, "asked", "labels"), (right, "right", "per cent")):
+    for figure, score, what in ((asked, "asked", "labels"), (right, "right", "%")):
         assert figure.picture.columns[2] == what
         ends = {row[0]: row[2] for row in figure.picture.rows}
         factor = 1 if what == "labels" else 100

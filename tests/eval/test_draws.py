@@ -65,7 +65,7 @@ def test_a_report_takes_the_draws_together_and_says_so(made: Any, tmp_path: Path
     assert by_learner[0] == by_learner[1]
     driftline("report", str(rows), "--out", str(tmp_path / "page")).check_returncode()
     text = "".join(page.read_text(encoding="utf-8") for page in (tmp_path / "page").rglob("*.html"))
-    assert "each seed has its own draw" in text
+    assert "each seed has its own sample of the stream" in text
 
 
 def test_other_seeds_on_one_draw_do_not_count_as_draws(made: Any, tmp_path: Path) -> None:
@@ -83,11 +83,11 @@ def test_some_draws_can_be_chosen_and_a_missing_one_is_named(made: Any, tmp_path
 
     assert some["results"][0]["seeds"] == [0, 2]
     assert missing.returncode == 2
-    assert "has no draw for seed 3. It has 0, 1, 2." in missing.stderr
+    assert "has no stream for seed 3. It has 0, 1, 2." in missing.stderr
 
 
 def test_streams_that_are_no_draws_are_refused(made: Any) -> None:
     place = draws_of(made[0])[0]
 
-    with pytest.raises(BadConfig, match="not the draws of one stream"):
+    with pytest.raises(BadConfig, match="not samples of one stream"):
         evaluate({0: place, 1: place}, "seq-to-final", ["majority"])

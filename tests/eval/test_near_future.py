@@ -188,7 +188,7 @@ class TestTheShift:
     def test_a_stream_shorter_than_its_correlation_says_so(self, monkeypatch: pytest.MonkeyPatch) -> None:
         nowhere = dataclasses.replace(blind_curve_of(STREAM), suggested=None)
         monkeypatch.setattr("driftline.eval.protocols.near_future.protocol.blind_curve_of", lambda stream: nowhere)
-        with pytest.raises(IncompatibleStream, match="above chance .* at every shift up to .*Set shift"):
+        with pytest.raises(IncompatibleStream, match="above chance .* at every lookahead up to .*Set shift"):
             evaluate(STREAM, "near-future", ["majority"])
 
 

@@ -333,7 +333,7 @@ def test_the_first_screen_says_what_can_be_concluded_and_what_cannot(aged: tuple
     here, stream = aged
     page = write(results_of([here / "runs"], [stream]), here / "out", streams=[stream]).read_text()
     text = text_of(page)
-    assert "points a year behind newer models of the same method, which have also seen more data" in text
+    assert "points per year behind newer models of the same method, which have also seen more data" in text
     assert re.search(r"When \d\.\d years old, .* \d\d\.\d % of \d+ test samples", text)
     assert "You may not conclude" in text
     assert page.index('class="answer"') < page.index("class='plot") < page.index('class="takeaways"')
@@ -399,7 +399,7 @@ def test_rows_without_outcomes_or_with_damaged_ones_still_report(aged: tuple[Pat
     first.unlink()
     second.write_bytes(second.read_bytes()[:50])
     page = write(results_of([tmp_path / "runs"]), tmp_path / "out").read_text()
-    assert "no outcomes were read: there are no ageing curves" in page
+    assert "no per-sample predictions were read: there are no ageing curves" in page
     assert str(second) in page
     assert "Accuracy by age" not in page
 

@@ -243,7 +243,7 @@ def test_the_command_writes_a_page_and_exits_with_4_where_a_limit_is_crossed(tmp
     assert done.returncode == 4, done.stderr
     assert json.loads(done.stdout)["alarm"]["crossed"] is True
     page = (tmp_path / "page/index.html").read_text()
-    assert "<strong>fell 3.6 points a month</strong> (2.6 to 4.7)" in page
+    assert "<strong>fell 3.6 points per month</strong> (2.6 to 4.7)" in page
     assert "Older versions are behind newer ones in the same month: staleness" in page
     assert "<strong>10.0 points behind</strong> a newer one in the same month (6.7 to 13.3)" in page
     assert (

@@ -156,7 +156,7 @@ def test_scores_that_are_edited_as_well_do_not_come_out_again(made: tuple[Path, 
         record = rows.with_name("run.json")
         digest = hashlib.sha256(rows.read_bytes()).hexdigest()
         record.write_text(json.dumps(json.loads(record.read_text()) | {"rows_sha256": digest}))
-        records = pq.read_table(path := rows.with_name("outcomes.parquet"))
+        records = pq.read_table(path := rows.with_name("predictions.parquet"))
         pq.write_table(records.set_column(3, "predicted", records["label"]), path)
     pack([cheat], "cheat", tmp_path / "cheat.zip")
 
@@ -286,7 +286,10 @@ def test_the_commands(made: tuple[Path, Path], tmp_path: Path) -> None:
     done = driftline("verify", str(tmp_path / "s.zip"), "--stream", str(stream), "--json")
     assert json.loads(done.stdout)["reproduces"]
     done = driftline("leaderboard", str(tmp_path / "s.zip"), "--out", str(tmp_path / "board.md"))
-    assert "is not verified: its stream is not here. Expected every stream (--stream) and outcomes." in done.stderr
+    assert (
+        "is not verified: its stream is not here. Expected every stream (--stream) and the per-sample predictions."
+        in done.stderr
+    )
     assert not (tmp_path / "board.md").exists()
     words = ["--unverified", "--out", str(tmp_path / "board.md")]
     driftline("leaderboard", str(tmp_path / "s.zip"), *words)
@@ -403,8 +406,8 @@ def rows(members: Members, change: Callable[[list[dict[str, Any]]], list[dict[st
 
 
 def records(members: Members, change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> None:
-    parquet(members, "runs/0000/outcomes.parquet", change)
-    samples = pq.read_table(io.BytesIO(members["runs/0000/outcomes.parquet"]))["sample"].to_numpy().astype(np.int64)
+    parquet(members, "runs/0000/predictions.parquet", change)
+    samples = pq.read_table(io.BytesIO(members["runs/0000/predictions.parquet"]))["sample"].to_numpy().astype(np.int64)
     about = json.loads(members["runs/0000/run.json"])
     about["tests"] = hashlib.sha256(samples.tobytes()).hexdigest()[:12]  # invented records name them, too
     members["runs/0000/run.json"] = json.dumps(about).encode()
@@ -438,13 +441,13 @@ def all_right(members: Members) -> None:
 
 def swapped(members: Members) -> None:
     """The rows and records of another learner."""
-    for name in ("rows.parquet", "outcomes.parquet"):
+    for name in ("rows.parquet", "predictions.parquet"):
         members[f"runs/0000/{name}"] = members[f"runs/0004/{name}"]
 
 
 def twice(members: Members) -> None:
     """One run twice, to narrow the deviation."""
-    for name in ("run.json", "rows.parquet", "outcomes.parquet"):
+    for name in ("run.json", "rows.parquet", "predictions.parquet"):
         members[f"runs/0009/{name}"] = members[f"runs/0000/{name}"]
 
 
@@ -455,7 +458,7 @@ def labels_of_its_own(members: Members) -> None:
         return [record | {"label": record["predicted"]} for record in all_of_them]
 
     records(members, change)
-    counts = pq.read_table(io.BytesIO(members["runs/0000/outcomes.parquet"])).to_pylist()
+    counts = pq.read_table(io.BytesIO(members["runs/0000/predictions.parquet"])).to_pylist()
 
     def right(all_of_them: list[dict[str, Any]]) -> list[dict[str, Any]]:
         out = []
@@ -489,8 +492,11 @@ ATTACKS: dict[str, tuple[Callable[[Members], Any], str]] = {
         lambda m: (rows(m, lambda r: r[:-1]), records(m, lambda r: [x for x in r if x["row"] < 19])),
         "0000: ",
     ),
-    "other tests in a record": (lambda m: about(m, tests="x"), "its record names other tests than its outcomes"),
-    "one row more": (lambda m: rows(m, lambda r: [*r, r[-1]]), "a row with right answers has no records"),
+    "other tests in a record": (
+        lambda m: about(m, tests="x"),
+        "its record names other test samples than its predictions",
+    ),
+    "one row more": (lambda m: rows(m, lambda r: [*r, r[-1]]), "a test result with right answers has no predictions"),
     "a negative count": (lambda m: rows(m, cell(n_correct=-1)), "row 0 has a count that is negative"),
     "not a number": (lambda m: rows(m, cell(recall=float("nan"))), "row 0 has a number that is not finite"),
     "infinite": (lambda m: rows(m, cell(seconds=float("inf"))), "row 0 has a number that is not finite"),
@@ -498,7 +504,7 @@ ATTACKS: dict[str, tuple[Callable[[Members], Any], str]] = {
     "counts of classes": (lambda m: rows(m, cell(class_n=[30])), "counts of classes are not those of its records"),
     "learned later than it says": (lambda m: rows(m, cell(learned_to=3)), "its learned_to is 3; the protocol gives 0"),
     "tested on another step": (lambda m: rows(m, cell(tested_on="1")), "its tested_on is '1'"),
-    "no outcomes of one row": (lambda m: records(m, lambda r: [x for x in r if x["row"]]), "has no records"),
+    "no outcomes of one row": (lambda m: records(m, lambda r: [x for x in r if x["row"]]), "has no predictions"),
     "swapped seed": (lambda m: about(m, "0004", seed=1), "not those of the stream"),
     "the same run twice": (twice, "is a run that is there twice"),
     "other protocol settings": (

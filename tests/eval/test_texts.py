@@ -454,4 +454,4 @@ class TestLlm:
     def test_without_an_endpoint_it_is_skipped(self, texts: Stream) -> None:
         found = evaluate(texts, "ocrr", ["llm"], settings={"held_out": 1})
 
-        assert "Expected an address such as" in found["skipped"][0]["because"]
+        assert "Expected a URL such as" in found["skipped"][0]["because"]

@@ -72,7 +72,7 @@ def test_axe_finds_nothing_on_pages_of_streams_with_dates(tmp_path: Path) -> Non
     for side in ("a", "b"):
         evaluate(stream, "clear-iid", ["nearest-mean", "majority"], [0, 1], out=tmp_path / side)
     page, _ = two_runs([tmp_path / "a", tmp_path / "b"], tmp_path / "out", [stream])
-    assert "points a year" in page.read_text()
+    assert "points per year" in page.read_text()
     found = {}
     with chromium_browser() as browser:
         for scheme, paths in (("light", sorted(page.parent.glob("*.html"))), ("dark", [page])):

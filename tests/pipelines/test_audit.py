@@ -97,7 +97,7 @@ def test_prepared_pictures_are_counted_by_kind_and_bucket(release: Release) -> N
     counts = prepared(["turned upright; compressed again", None, "none", "turned upright"], [10, 1, 2, 2])
     findings |= {"prepared": counts, "bucket_names": {}, "balance": findings["balance"] | {"buckets": [1, 2, 10]}}
     (line,) = [line for line in lines(findings) if line.startswith("prepared")]
-    assert line == "prepared pictures, stored otherwise than people see them: 2 turned upright (0 to 1 a bucket)"
+    assert line == "prepared images, stored differently from how people see them: 2 turned upright (0 to 1 a bucket)"
     assert '<th scope="row">turned upright</th><td>0</td><td>1</td><td>1</td></tr>' in page(findings)
 
 
@@ -151,7 +151,7 @@ def test_a_streams_copies_correlation_and_drift(tmp_path: Path) -> None:
     assert set(found["drift"]["by_distance"]) == {"-2", "-1", "0", "1", "2"}
     (sentence,) = [line for line in lines(found) if line.startswith("drift: ")]
     points = f"{100 * found['drift']['by_distance']['2']['change']:+.1f}".replace("-", "−")
-    assert f"; trained 2 buckets earlier, {points} points on the same tests (1 test bucket)" in sentence
+    assert f"; trained 2 buckets earlier, {points} points on the same test images (1 test bucket)" in sentence
 
 
 def test_the_page_shows_outside_text_as_text(release: Release) -> None:

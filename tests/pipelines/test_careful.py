@@ -206,10 +206,10 @@ def test_a_release_by_default_settings_holds_what_attribution_needs_and_no_canar
     assert len(shown) == 12
     assert len(pq.read_table(release.path / "unlabelled.parquet")) == 4
     assert {row["licence_url"] or row["licence"] for row in shown} == {*LICENCES[2:]}
-    addresses = pq.read_table(release.path / "addresses.parquet").to_pylist()
+    addresses = pq.read_table(release.path / "urls.parquet").to_pylist()
     assert [(row["page_url"], row["url"]) for row in addresses][:1] == [("http://h/NeededPage/1", None)]
     assert len(addresses) == 8, "those without an address are nowhere"
-    assert "`addresses.parquet` lists 8 further labelled photos" in (release.path / "README.md").read_text()
+    assert "`urls.parquet` lists 8 further labelled photos" in (release.path / "README.md").read_text()
 
 
 def test_asked_for_the_uploader_and_the_address_are_published_without_tokens(mixed: Path) -> None:
@@ -254,7 +254,7 @@ def test_nothing_prints_a_token(tmp_path, capsys, monkeypatch):
 
 def test_an_export_of_addresses_counts_photos_without_one(first: Path, tmp_path: Path) -> None:
     done = driftline("export", str(first), "--format", "urls", "--out", str(tmp_path / "out"))
-    assert (done.returncode, done.stderr.partition(",")[0]) == (0, "Warning: 18 photos have no address")
+    assert (done.returncode, done.stderr.partition(",")[0]) == (0, "Warning: 18 photos have no URL")
 
 
 def test_pseudonyms_of_workers_need_a_random_key_and_their_answers_are_private(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A catalogue's labels, backbone features and near copies, from a folder of pictures to a release."""
+"""A catalogue's labels, backbone features and near-duplicates, from a folder of pictures to a release."""
 
 import shutil
 from pathlib import Path

@@ -156,7 +156,7 @@ def test_new_photos_alone_are_asked_then_and_their_answers_count(root: Path) -> 
     before = labels(Release.open(root))
     forget(context_of(root), yes=True)
     assert driftline("status", str(root)).stdout.splitlines()[-1] == (
-        f"answers deleted on {today()}, after release 1.0.0: 46 of 2 people to 23 images; their verdicts stay"
+        f"answers deleted on {today()}, after release 1.0.0: 46 of 2 people to 23 images; their labels stay"
     )
     album(root / "photos", 6)
     more = ("retrieve.per_class=6", "release.per_class=6")

@@ -202,7 +202,7 @@ class TestServer:
         answer = httpx.get(server.rpartition("/")[0])
         assert (answer.status_code, answer.text) == (
             401,
-            "Open the address that driftline browse printed: it contains a secret.",
+            "Open the URL that driftline browse printed: it contains a secret.",
         )
 
     def test_answers_carry_a_strict_policy(self, server: str) -> None:

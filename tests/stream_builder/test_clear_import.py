@@ -108,7 +108,7 @@ def test_buckets_are_in_the_order_of_their_numbers_and_0_is_for_pre_training_if_
 
 def test_of_a_part_of_the_buckets_0_is_a_step_unless_asked_for(tmp_path: Path) -> None:
     part = bare_layout(tmp_path, ["2", "10", "0"])
-    auto, prior = from_clear(part, "images:8"), from_clear(part, "images:8", first_bucket="prior")
+    auto, prior = from_clear(part, "images:8"), from_clear(part, "images:8", first_bucket="unlabelled")
     assert ([step.name for step in auto.steps], auto.prior) == (["0", "2", "10"], None)
     assert ([step.name for step in prior.steps], len(prior.prior)) == (["2", "10"], 8)
 

@@ -92,7 +92,7 @@ class TestPublishedDraws:
     def test_half_of_them_is_said(self) -> None:
         half = self.published()
         half = replace(half, draws={name: rows for name, rows in half.draws.items() if name != "t1_valid"})
-        with pytest.raises(BadInput, match="published draws of .* have no t1_valid. Expected both of each step"):
+        with pytest.raises(BadInput, match="published samples of .* have no t1_valid. Expected both of each step"):
             compose(half, "C", self.SIZES, 4, 0, Composition(fidelity="paper-code"))
 
     def test_clean_streams_take_them_by_name(self) -> None:

@@ -1,4 +1,4 @@
-"""No test sample shares an uploader or is a near copy of a training sample, unless that is asked for by name."""
+"""No test sample shares an uploader or is a near-duplicate of a training sample, unless that is asked for by name."""
 
 from dataclasses import replace
 from itertools import pairwise

@@ -76,7 +76,7 @@ def test_augmentation_and_draws_are_recorded_or_refused(base: Path, tmp_path: Pa
     for name, augmentations in (("none", []), ("paper", ["flip", "crop", "rotate"])):
         document(*command, "--augment", name, "--draws", "own")
         assert Stream.load(tmp_path / "out").facts["loading"]["augment"] == augmentations
-    assert "has no published draws for these sizes" in inside(*command, "--draws", "published").stderr
+    assert "has no published samples for these sizes" in inside(*command, "--draws", "published").stderr
 
 
 def test_images_are_decoded_at_the_size_that_is_asked_for(tmp_path: Path) -> None:

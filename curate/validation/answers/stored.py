@@ -281,7 +281,7 @@ def briefly(root: Path) -> tuple[list[dict[str, Any]], list[str]]:
     entries = [{k: one[k] for k in ("date", "release", "answers", "people", "images")} for one in deletions(root)]
     return entries, [
         f"answers deleted on {one['date']}, after release {one['release']}: {one['answers']:,} of "
-        f"{one['people']:,} people to {one['images']:,} images; their verdicts stay"
+        f"{one['people']:,} people to {one['images']:,} images; their labels stay"
         for one in entries
     ]
 

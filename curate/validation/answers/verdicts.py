@@ -33,7 +33,7 @@ VERDICTS = pa.schema(
     ]
 )
 
-BY_CATALOGUE = "Labels of the source's own catalogue; nobody was asked."
+BY_CATALOGUE = "Labels of the collection; no annotator was asked."
 NEEDED = {"agree", "rule", "aggregate", "confidence", "sensitive_hold", "sensitive_drop"}
 # A photo may be asked for several concepts; its own verdict is the best of them, in this order.
 BEST = ("kept", "held_for_review", "unsure", "no_majority", "several_concepts", "wrong_concept", "sensitive", "pending",
@@ -331,6 +331,6 @@ def _deletion_text(entry: Mapping[str, Any]) -> str:
     text = (
         f"{entry['date']}, after release {entry['release']}: the {entry['answers']:,} answers of {entry['people']:,} "
         f"people to {entry['images']:,} images were deleted, and all that names these people. What remains are the "
-        "verdict and the votes of each image, and how far answers agreed (`deleted` in `release.json`)."
+        "label and the votes of each image, and how far answers agreed (`deleted` in `release.json`)."
     )
     return " ".join([text, *_people_texts(entry["agreement"])])

@@ -92,7 +92,7 @@ class NearFuture(Protocol):
     """batches until labels come, at least: where a stream has label_time, they come in its order, and none before it.
     A label that never comes is not learned, and still scored"""
     points: Annotated[int, Field(ge=1), NO_EFFECT] = 50
-    """rows of each score along the stream"""
+    """points of each score along the stream"""
     sort: bool = False
     """sort the samples by time first; equal times come in an order that is drawn, the same for every seed"""
     abreast: Annotated[int, Field(ge=1), NO_EFFECT] = 16
@@ -149,9 +149,10 @@ class NearFuture(Protocol):
         if n <= (unscored := max(ahead, self.prefix)):
             raise IncompatibleStream(
                 f"{stream.name!r} has {n} training samples; batch is {self.batch}, and the first {unscored} are not "
-                f"scored (prefix {self.prefix}, shift {self.shift}, and the batches before the first learned).",
+                f"scored (tuning segment: prefix {self.prefix}, shift {self.shift}, and the batches before the first "
+                "learned).",
                 f"Expected at least {unscored + 1}.",
-                "Use a smaller shift, or a longer stream.",
+                "Set a smaller shift, or use a longer stream.",
             )
 
     def resolve(self, stream: Stream) -> "NearFuture":
@@ -171,7 +172,8 @@ class NearFuture(Protocol):
         curve = blind_curve_of(stream)
         if curve.suggested is None:
             raise IncompatibleStream(
-                f"In {stream.name!r} the blind classifier is above chance ({curve.chance:.3f}) at every shift up to "
+                f"In {stream.name!r} the blind classifier is above chance ({curve.chance:.3f}) at every lookahead up "
+                "to "
                 f"{curve.shifts[-1]} ({curve.best[-1]:.3f}): labels predict each other over the whole stream.",
                 "Expected a stream that is longer than its labels' correlation.",
                 "Set shift to a number of samples.",
@@ -190,7 +192,7 @@ class NearFuture(Protocol):
         Raises IncompatibleStream if there is no prefix."""
         n = int(self.prefix)
         if n <= 2 * self.batch:
-            problem = f"Settings are chosen on the prefix, which has {n} samples."
+            problem = f"Settings are chosen on the tuning segment, which has {n} samples."
             hint = "Set prefix, or give the setting a value."
             raise IncompatibleStream(problem, f"Expected more than two batches of {self.batch}.", hint)
         starts = np.cumsum([0, *map(len, trains := self.trains(stream))]).tolist()

@@ -90,7 +90,7 @@ class Ocrr(Protocol):
     order: Literal["shuffled", "file"] = "shuffled"
     """of the seed data; "file": as the reference"""
     every: Annotated[int, Field(ge=1)] = 50
-    """samples between tests"""
+    """samples between two test moments"""
     tests: Annotated[int, Field(ge=1)] = 400
     """samples of each test set at most"""
     mix: Annotated[float, Field(ge=0)] = 0.0

@@ -1,5 +1,5 @@
 """Networks of finished runs, from the store, and the numbers behind the figures: interpolation paths, projections,
-SVCCA, the pull between adjacent times."""
+SVCCA, the regularisation between adjacent times."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -216,8 +216,8 @@ def svcca(a: Directions, b: Directions, share: float) -> float:
 
 
 def adjacents(runs: Path) -> list[tuple[float, float, str]]:
-    """Strength of the pull between adjacent times, validation accuracy and network of every joint fit in a store
-    [paper, figure 9]. Raises IncompatibleStream if there is none."""
+    """Strength of the regularisation between adjacent times, validation accuracy and network of every joint fit in a
+    store [paper, figure 9]. Raises IncompatibleStream if there is none."""
     fits = []
     for file in sorted((runs / "fits").glob("*/*/fit.json")):
         about = read_json(file)

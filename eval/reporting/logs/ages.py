@@ -43,7 +43,7 @@ def write(aged: Aged, out: Path, alarm: str | None = None) -> Path:
     page = out if out.suffix == ".html" else out / "index.html"
     screen = {"answer": answer(aged), "first": _by_time(aged), "retrain": "", "second": _by_age(aged)}
     counts = table(["rows", "number"], [[name.replace("_", " "), f"{n:,}"] for name, n in aged.counts.items()])
-    rows = Section("rows", "Every row", counts, folded=True)
+    rows = Section("rows", "Every prediction", counts, folded=True)
     html = environment().get_template("age.html.j2").render(
         title=TITLE, up="", notice="", screen=screen, notes=aged.notes,
         sections=[_versions(aged), _why(aged), rows], inline=script(),
@@ -74,7 +74,7 @@ def _by_time(aged: Aged) -> Figure:
     picture = lines(series, "", bands=bands, from_zero=False, dots=True, dates=dates)
     unit = aged.periods.unit
     caption = (
-        f"Accuracy in per cent of each version by {unit}, with 95 % intervals. Forecast: what the next {unit}s will "
+        f"Accuracy (%) of each version by {unit}, with 95 % intervals. Forecast: what the next {unit}s will "
         "show, if it goes on so."
     )
     if cells.pending.any():
@@ -94,7 +94,7 @@ def _by_age(aged: Aged) -> Figure | None:
         {name: (curve.lags[there].tolist(), band.value[there].tolist())}, f"{unit}s since the training data ends",
         bands={name: (band.low[there].tolist(), band.high[there].tolist())}, from_zero=False, dots=True,
     )  # fmt: skip
-    caption = f"Accuracy in per cent at each age, with 95 % intervals over labels and {unit}s."
+    caption = f"Accuracy (%) at each age, with 95 % intervals over labels and {unit}s."
     if first > 1:
         fewest, most = int(later.min()), counted(int(later.max()), "version")
         caption += (
@@ -121,7 +121,7 @@ def _versions(aged: Aged) -> Section:
                      f"{int(cells.rows[cells.version == v].sum()):,}", f"{n:,}"])  # fmt: skip
     heads = ["version", "trained to", "first", "last", "predictions", "labels"]
     unit = aged.periods.unit
-    note = f"Accuracy in per cent, in the first and the last {unit} with enough labels; ages in {unit}s."
+    note = f"Accuracy (%) in the first and the last {unit} with enough labels; ages in {unit}s."
     return Section("versions", "Versions side by side", table(heads, rows) + render("soft", note))
 
 

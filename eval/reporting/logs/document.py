@@ -145,7 +145,7 @@ def answer(aged: Aged) -> Answer:
     stale = aged.stale is not None and aged.stale.shown
     made = [_staleness(aged), _fall(aged)] if stale else [_fall(aged), _staleness(aged)]
     if aged.cells.moved and not math.isnan(aged.fixed_slope.low) and not aged.cells.labels:
-        made.append(f"At a constant mix of classes and groups it changes by {changed(aged.fixed_slope)} points a "
+        made.append(f"At a constant mix of classes and groups it changes by {changed(aged.fixed_slope)} points per "
                     f"{aged.periods.unit}; the mix moved by {100 * aged.cells.moved:.0f} %.")  # fmt: skip
     made += [_half_life(aged), _ahead(aged), aged.advice.because]
     sentences, may, may_not = (
@@ -169,7 +169,7 @@ def _headline(aged: Aged) -> str:
     if aged.stale is not None and aged.stale.shown:
         return f"Older versions are behind newer ones in the same {aged.periods.unit}: staleness"
     if aged.cells.labels == "only":
-        return "Labels were chosen by confidence: accuracy of all rows is not known"
+        return "Labels were chosen by confidence: the accuracy of all predictions is not known"
     if math.isnan(aged.slope.low):
         return "Whether accuracy falls is not known"
     if not aged.slope.high < 0:
@@ -195,14 +195,16 @@ def _fall(aged: Aged) -> Text:
     if math.isnan(slope.value):
         return "Each version was tested at one age only."
     if aged.cells.labels == "only":
-        return "Some scores have no label: what is known of labelled rows is not known of others."
+        return "Some scores have no label: the results are of labelled predictions only."
     if math.isnan(slope.low):
-        return f"Accuracy changes by {points(float(slope.value), True)} points a {unit}: too few cells for an interval."
+        return (
+            f"Accuracy changes by {points(float(slope.value), True)} points per {unit}: too few cells for an interval."
+        )
     if slope.low <= 0 <= slope.high:
         low, high = (points(float(end), signed=True) for end in (slope.low, slope.high))
-        return f"Accuracy of a version changes by {low} to {high} points a {unit}."
+        return f"Accuracy of a version changes by {low} to {high} points per {unit}."
     smaller, larger = sorted((abs(float(slope.low)), abs(float(slope.high))))
-    size = f"{'fell' if slope.value < 0 else 'rose'} {points(abs(float(slope.value)))} points a {unit}"
+    size = f"{'fell' if slope.value < 0 else 'rose'} {points(abs(float(slope.value)))} points per {unit}"
     return Markup("In this log accuracy of a version {} ({} to {}).").format(
         render("strong", size), points(smaller), points(larger)
     )
@@ -210,7 +212,7 @@ def _fall(aged: Aged) -> Text:
 
 def _half_life(aged: Aged) -> Text:
     half, unit = aged.half_life, aged.periods.unit
-    if half is None or half.why == "no later tests":
+    if half is None or half.why == "no later test periods":
         return ""
     if half.why:
         return (
@@ -252,5 +254,5 @@ def _may_not(aged: Aged) -> list[Text]:
     if one_season(aged.periods):
         may_not.append("that it goes on: under two years, a season cannot be excluded")
     if aged.cells.labels == "only":
-        may_not.append("anything about rows without labels")
+        may_not.append("anything about predictions without labels")
     return [*may_not, "how a version would do at an age at which none was tested"]

@@ -28,7 +28,7 @@ class Lead:
 class Page:
     """Titles, notes and figures of a protocol's documents."""
 
-    measures_title: str = "Further measures, and how sure the differences are"
+    measures_title: str = "Additional metrics, and how sure the differences are"
     measures_note: str = ""
     matrix_title: str = "Accuracy matrices"
     matrix_note: str = "Row: trained up to this step. Column: tested on this step."
@@ -44,7 +44,7 @@ class Page:
     """charts over all groups of comparable results of one document"""
     note: Callable[[Document], str] = lambda document: ""
     """a paragraph above the table of one part"""
-    varies: Callable[[Document], str] = lambda document: "What the protocol and the learner draw at random."
+    varies: Callable[[Document], str] = lambda document: "What the protocol and the learner choose at random."
     """what differs between the seeds of one part, and what does not"""
     across: Callable[[Sequence[Document]], Section | None] = lambda documents: None
     """a table over several streams"""
@@ -85,7 +85,7 @@ def lead_of(document: Document, references: Mapping[str, float], alone: str, wha
         return Lead(Markup(text).format(alone, known, of, best["label"], share, what), [])
     others = [name for name in tie if name in above and name != best["label"]]
     place = Markup(", the {}{}").format("best" if tie == [best["label"]] else "highest", of) if of else ""
-    place += Markup(", not told apart from {}").format(listed(others)) if others else ""
+    place += Markup(", not measurably different from {}").format(listed(others)) if others else ""
     text = "<strong>{}</strong> is right on {} {}{}. Without looking: {}."
     return Lead(Markup(text).format(best["label"], share, what, place, known), above)
 
@@ -142,7 +142,7 @@ STREAMING = Page(
 )
 IID = replace(
     STREAMING,
-    measures_title="The same matrix by other papers' measures, and how sure the differences are",
+    measures_title="The same matrix by other papers' metrics, and how sure the differences are",
     measures_note="GEM: Lopez-Paz & Ranzato 2017; remembering, positive backward: Díaz-Rodríguez et al. 2018; "
     "forgetting: Chaudhry et al. 2018; incremental accuracy: Rebuffi et al. 2017.",
     note=lambda document: str(document["results"][0].get("told", {}).get("warning", "")),  # of shared uploaders

@@ -69,7 +69,10 @@ def note(document: Document) -> str:
 
 def varies(document: Document) -> str:
     """What differs between seeds."""
-    return "Initial weights and what samplers draw. The stream, its order and its tests are the same for every seed."
+    return (
+        "Initial weights and what samplers draw. The stream, its order and its test samples are the same for every "
+        "seed."
+    )
 
 
 def figures(document: Document) -> list[Figure]:

@@ -71,7 +71,7 @@ def note(document: Document) -> str:
 
 
 VARIES = {
-    "categorical": "the held-out classes, and with them the stream and the tests",
+    "categorical": "the held-out classes, and with them the stream and the test samples",
     "auto": "for a stream of one step the held-out classes; for several steps the novel samples and their order stay",
     "temporal": "the novel samples and their order stay the same for every seed",
 }

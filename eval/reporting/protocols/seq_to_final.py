@@ -71,13 +71,14 @@ def varies(document: Document) -> str:
     """What differs between seeds: the samples only if each has its own draw."""
     if all(r.get("told", {}).get("family") == document["stream"]["sha256"] for r in document["results"]):
         return (
-            "The samples of all steps, initial weights, the order of batches: each seed has its own draw of the stream."
+            "The samples of all steps, initial weights, the order of batches: each seed has its own sample of the "
+            "stream."
         )
     held_out = any(r["settings"].get("val_share") for r in document["results"])
     drawn = "Initial weights, the order of batches" + (", and which training samples validate" if held_out else "")
     return (
-        f"{drawn}. The samples are those of the stream: no seed redraws them, so that a deviation over seeds says "
-        "nothing about other samples. For that, evaluate several draws: stream compose --seeds 0-4."
+        f"{drawn}. The samples are those of the stream: they are the same for every seed, and a deviation over "
+        "seeds does not cover other samples. For that, evaluate several streams: stream compose --seeds 0-4."
     )
 
 
@@ -158,8 +159,8 @@ def _figure(text: str, results: Sequence[Any]) -> Figure:
     if any(theirs.values()):
         same_samples = all(r.get("told", {}).get("draws") == "published" for r in results)
         caption += (
-            f" Grey: the paper's, one seed, {'same samples' if same_samples else 'other draws of the same sizes'}; ▲▼ "
-            "where ours is more than .04 above or below. Its sft is the best test of three schedules."
+            f" Grey: the paper's, one seed, {'same samples' if same_samples else 'other samples of the same sizes'}; "
+            "▲▼ where ours is more than .04 above or below. Its sft is the best test of three schedules."
         )
     return Figure("Methods by network", caption, Picture(table(["", *names], rows)))
 
@@ -246,7 +247,7 @@ def first(document: Document) -> Figure | None:
         "Accuracy on the last step, mean over seeds; grey: single seeds. The baseline trains on the last step alone, "
         "the oracle on as many samples of it as all steps have together."
     )
-    return Figure("Between baseline and oracle", caption, strips(rows, "final accuracy, per cent", marks, 100))
+    return Figure("Between baseline and oracle", caption, strips(rows, "final accuracy (%)", marks, 100))
 
 
 PAGE = Page(

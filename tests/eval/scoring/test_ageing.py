@@ -224,7 +224,7 @@ class TestHalfLife:
 
     def test_tests_on_the_past_only(self) -> None:
         found = one(counted(lambda i, j, c: 0.8 if j <= i else None))
-        assert found.half_life.why == "no later tests"
+        assert found.half_life.why == "no later test periods"
 
 
 class TestOlder:

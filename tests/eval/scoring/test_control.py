@@ -199,7 +199,7 @@ def test_runs_of_a_control_are_found_again_and_missing_draws_are_shown(tmp_path:
     assert len(first) == 20
     shutil.rmtree(out / "control" / "within-3")
     (document,) = results_of([out])
-    assert "19 of 20 draws are there" in document["results"][0]["net"].because
+    assert "19 of 20 permutations are there" in document["results"][0]["net"].because
     again = controlled(evaluate(stream, "clear-iid", "nearest-mean", out=out), "nearest-mean", out=out)
     assert again["results"][0]["ageing"] == results["results"][0]["ageing"]
     assert {path: path.read_bytes() for path in out.rglob("loss.json")} == first
