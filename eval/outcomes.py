@@ -214,7 +214,7 @@ def attached(path: Path, source: Any, rows: Sequence[Row], shared: Shared | None
     columns = _read(path, source)
     number, sample, label, predicted = (columns[name] for name in COLUMNS[:4])
     if len(number) and (number[-1] >= len(rows) or bool((number[1:] < number[:-1]).any())):
-        raise IntegrityError(f"{path} has records of rows that do not exist, or not in their order.", "", AGAIN)
+        raise IntegrityError(f"{path} has predictions of missing test results, or not in their order.", "", AGAIN)
     confidence, right = columns.get("confidence"), label == predicted
     gaps = confidence is not None and bool(np.isnan(confidence).any())
     edges = np.searchsorted(number, np.arange(len(rows) + 1)).tolist()

@@ -222,7 +222,7 @@ def table(part: Part) -> Section | None:
     last = len(first.curve.age) - 1
     rows = [[r["label"], *_fall(r, first, unit, nets)] for r in shown]
     heads = ["learner", "newly trained", f"{after(first.curve, last, unit)} old", "difference"]
-    heads += [f"fall a {'year' if nets else unit.removesuffix('s')}"]
+    heads += [f"fall per {'year' if nets else unit.removesuffix('s')}"]
     heads += ["of it ageing", "class mix", "more data", "half-life"] if nets else []
     note = render("ageing_note", nets, unit, counted(len(first.curve.tested), "test period"), _chance(shown))
     return Section("ageing-table", "How much, and why", markup.table(heads, rows) + note)

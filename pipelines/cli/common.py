@@ -211,8 +211,8 @@ Kind = Literal["stream", "draws", "rows", "run", "release", "report", "audit", "
 
 MARKS: dict[Kind, tuple[str, tuple[str, ...]]] = {  # kind → what it is called, the files that only its command writes
     "stream": ("a stream", ("stream.json",)),
-    "draws": ("draws of a stream", ("seed-*/stream.json",)),
-    "rows": ("rows of driftline eval", ("*/*/run.json", "*/run.json", "run.json", "*/skipped/*.json")),
+    "draws": ("random samples of a stream", ("seed-*/stream.json",)),
+    "rows": ("results of driftline eval", ("*/*/run.json", "*/run.json", "run.json", "*/skipped/*.json")),
     "run": ("a run", ("driftline.yaml",)),
     "release": ("a release", ("release.json",)),
     "report": ("a report", ("report.js",)),

@@ -65,7 +65,7 @@ def list_models() -> tuple[list[dict[str, Any]], str]:
 
     keys = ("name", "model", "weights", "megabytes", "licence", "data", "until", "claim", "source", "present")
     own = "part of driftline"
-    drawn = "drawn photos of the demo: no model of real photos"
+    drawn = "rendered photos of the demo: no model of real photos"
     models: list[tuple[Any, ...]] = [(BUILT_IN, BUILT_IN, None, 6, "Apache-2.0", drawn, None, own, own, True)]
     models += [
         (m.name, m.model, m.tag, m.megabytes, m.licence, m.seen.data, m.seen.trained_until, m.seen.source,

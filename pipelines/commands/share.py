@@ -97,7 +97,7 @@ def _submission(path: Path, streams: Sequence[Path], again: int | None, public_v
     lines = [f"{_named(run)}: {run['differs'] or 'the same'}" for run in verdict.again]
     lines += [f"{_named(run)}: not re-run: {run['because']}" for run in verdict.not_again]
     lines += [f"{_named(run)}: unverified: {run['because']}" for run in verdict.unverified]
-    lines.append(f"drawn by sha256 {verdict.sha256} and the public value {verdict.public_value!r}")
+    lines.append(f"chosen by sha256 {verdict.sha256} and the public value {verdict.public_value!r}")
     if verdict.holds:
         checked = len({run["run"] for run in [*verdict.again, *verdict.not_again]}) - len(verdict.unverified)
         lines.append(f"{verdict.name} holds: {checked} runs verified, {len(verdict.again)} of them run again")

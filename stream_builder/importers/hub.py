@@ -101,7 +101,7 @@ class _Reader:
 
     def read(self, name: str, shard: Path) -> None:
         """Add all rows of a shard. name: relative to the data set, for ids and the side."""
-        with readable(shard, "Expected a shard of a Hugging Face data set."):
+        with readable(shard, "Expected a shard of a Hugging Face dataset."):
             schema, batches = opened_rows(pa.memory_map(str(shard)), shard)
         for column in self.columns.values():
             if (times := schema.names.count(column)) != 1:
@@ -117,7 +117,7 @@ class _Reader:
         if is_image:
             self.files.append(self.folder / f"images-{len(self.files):05d}.bin")
         images = self.files[-1].open("wb") if is_image else nullcontext()
-        with readable(shard, "Expected a shard of a Hugging Face data set."), images as file:
+        with readable(shard, "Expected a shard of a Hugging Face dataset."), images as file:
             for batch in batches(ROWS, list(dict.fromkeys(self.columns.values()))):
                 check_offsets(batch.columns)
                 columns = {role: batch.column(column) for role, column in self.columns.items()}
