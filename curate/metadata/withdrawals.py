@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from driftline.curate.core.atomic_io import csv_text, sweep_file, write_text
 from driftline.curate.core.errors import BadInput
-from driftline.curate.foreign.delimited import csv_rows
 from driftline.curate.foreign.escaping import no_formula
 from driftline.curate.foreign.http import one_address
 
@@ -41,6 +40,8 @@ def withdrawals(path: Path) -> list[Withdrawal]:
     """The rows of a list with at least the column id; empty without the file. Raises BadInput."""
     if not path.is_file():
         return []
+    from driftline.curate.foreign.delimited import csv_rows  # it loads Arrow
+
     rows = csv_rows(path, ["id"], "Expected one withdrawn photo a row.", "Correct the file.")
     return [Withdrawal(*(row.get(name, "").strip() for name in Withdrawal._fields)) for _, row in rows]
 
@@ -91,5 +92,7 @@ def listed_withdrawals(release: Path) -> list[tuple[str, str, str]]:
     path = release / "WITHDRAWN.csv"
     if not path.is_file():
         return []
+    from driftline.curate.foreign.delimited import csv_rows  # it loads Arrow
+
     rows = csv_rows(path, PUBLISHED, "Expected the list of a release.")
     return [(row["salt"], row["digest"], row["since"]) for _, row in rows]
