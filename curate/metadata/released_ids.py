@@ -12,7 +12,6 @@ from pathlib import Path
 from driftline.curate.core.atomic_io import csv_text, sweep_file, writing
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.late import pc, pq
-from driftline.curate.foreign.delimited import csv_rows
 from driftline.curate.metadata.columns import id_of_address, safe_id
 
 FILE = "released_ids.csv"
@@ -25,6 +24,8 @@ def released_ids(root: Path) -> dict[str, str]:
     """id → its id in releases, of a run folder whose ids were replaced; empty for others."""
     if not (root / FILE).is_file():
         return {}
+    from driftline.curate.foreign.delimited import csv_rows  # it loads Arrow
+
     rows = csv_rows(root / FILE, COLUMNS, "Expected ids and those in releases.", f"Restore {FILE} from a copy.")
     return {row["id"]: row["released"] for _, row in rows}
 
