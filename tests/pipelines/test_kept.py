@@ -29,7 +29,7 @@ from driftline.pipelines.config.loader import load
 from driftline.pipelines.run.living import heal
 from driftline.pipelines.run.runner import plan, run, status
 from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.state import beside, folder_of, kept_changes, settle
+from driftline.pipelines.run.state import StageState, beside, folder_of, kept_changes, settle
 from driftline.pipelines.stages.embed import Embed
 
 ALL_DONE = ["done"] * 9
@@ -174,6 +174,15 @@ class TestSwap:
         settle(folder)
         assert tree(tmp_path).keys() == {"05_embed/data", "05_embed/done.json"}
         assert (folder / "data").read_text() == "new"
+
+    def test_a_stage_that_was_stopped_twice_counts_all_its_seconds(self, finished: Path) -> None:
+        state = StageState(Embed(context(finished, "embed.batch=7")))
+        for seconds in (0, 5, 10):
+            work, spent = state.begin(False, None)
+            assert spent == seconds
+            (work / "part").touch()
+            os.utime(work / "part", (1000, 1000))
+            os.utime(work / "begun.json", (995, 995))
 
     def test_begun_json_beside_done_json_is_removed(self, finished: Path) -> None:
         before = tree(finished / "stages")
