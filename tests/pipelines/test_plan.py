@@ -104,6 +104,11 @@ def test_photos_that_filters_drop_do_not_count(own: Path) -> None:
     assert document["photos"]["sample_dropped"] == {"no_upload_date": 1}
 
 
+def test_a_filter_that_changed_is_tried_anew_on_records_that_were_read(own: Path) -> None:
+    run(context(own), until="filter")
+    assert found(own, "filter.where=uploaded >= 1325376000")["photos"]["expected"] == 20, "of 2012"
+
+
 def test_concepts_that_do_not_fit_are_a_problem(own: Path) -> None:
     document = found(own, "retrieve.per_class=11", "retrieve.short=fail")
     assert document["candidates"]["short_buckets"] == ["2010", "2011", "2012"]
