@@ -286,8 +286,11 @@ def _read(path: Path, source: Any) -> dict[str, Labels]:
             raise BadInput(f"The column confidence of {path} has other values than 0 … 255.", "Expected those.")
         columns["confidence"] = values.astype(np.float32) / np.float32(255)
     for name in COLUMNS[: 4 + ("group" in columns)]:
-        if columns[name].dtype.kind not in "iu" or (len(columns[name]) and int(columns[name].min()) < 0):
-            raise BadInput(f"The column {name} of {path} has other values than numbers from 0.", "Expected those.")
+        least = NO_ANSWER if name == "predicted" else 0
+        if columns[name].dtype.kind not in "iu" or (len(columns[name]) and int(columns[name].min()) < least):
+            raise BadInput(
+                f"The column {name} of {path} has other values than numbers from {least}.", "Expected those."
+            )
     return columns
 
 

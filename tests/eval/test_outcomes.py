@@ -190,13 +190,16 @@ class TestConfidence:
         assert best(scores).tolist() == [-1, 0, 0]
         assert sureness(scores, best(scores)).tolist() == [0, 0, 0.5]
 
-    def test_a_score_that_is_nan_is_no_answer_and_is_counted(self) -> None:
+    def test_a_score_that_is_nan_is_no_answer_and_is_counted(self, tmp_path: Path) -> None:
         class Lost(Nap):
             def scores(self, x: Any) -> Any:
                 return np.where(np.arange(len(x))[:, None] % 4 == 0, np.nan, super().scores(x))
 
-        (result,) = evaluate(drifting(), "clear-iid", [Lost(epochs=1)])["results"]
+        (result,) = evaluate(drifting(), "clear-iid", [Lost(epochs=1)], out=tmp_path)["results"]
         assert result["no_answer"] == pytest.approx(0.25, abs=0.05)
+        runs, wrong = outcomes.find([tmp_path])  # as a report reads them
+        share = np.mean(np.concatenate([row.answers.predicted for row in runs[0].rows if row.answers]) == -1)
+        assert (wrong, share) == ([], pytest.approx(0.25, abs=0.05))
 
     @pytest.mark.parametrize("values", [[0.5, 2.0, 0.0, 0.0], ["a", "b", "c", "d"]])
     def test_others_are_refused(self, values: list[Any], tmp_path: Path) -> None:
