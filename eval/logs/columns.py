@@ -17,7 +17,7 @@ from driftline.curate.foreign.tables import BoundedParquet, arrow_of, check_offs
 ROLES = ("time", "id", "version", "prediction", "score", "label", "label_time", "group")
 NAMED = (*ROLES, "path")
 NEEDED = ("time", "id", "version", "prediction")
-BATCH = 1 << 18  # rows that are read at once
+BATCH = 1 << 16  # rows that are read at once
 OPTIONS = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false", "memory_limit": "400MB"}
 JSON = r"""SELECT CASE WHEN json_array_length(COLUMNS(*)) = 1 THEN COLUMNS(*) ->> '$[0]'
     WHEN json_type(COLUMNS(*)) IN ('ARRAY', 'OBJECT') THEN error('a cell holds a list of several, or a record')

@@ -281,6 +281,7 @@ def _table(
                 else:
                     parts[role].append(files.names[CLASS_OF.get(role, role)].codes(column, name, role in CLASS_OF, row))
             row += len(table)
+    pa.default_memory_pool().release_unused()
     if faults:
         files.faults += len(faults)
         files.notes.append(f"{what}: lines that are no rows: {len(faults):,}, the first is line {faults[0].line:,}.")
