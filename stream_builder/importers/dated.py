@@ -124,8 +124,12 @@ def table_of(source: Any, texts: Collection[str] = ()) -> pa.Table:
 
 def _numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Texts as numbers, if all are some."""
+    kinds = (pa.int64(), pa.float64())
+    for kind in kinds:  # of columns without gaps, as a rule
+        with suppress(pa.ArrowInvalid):
+            return column.cast(kind)
     filled = pc.if_else(cells.is_nothing(column), None, column)
-    for kind in (pa.int64(), pa.float64()):
+    for kind in kinds:
         with suppress(pa.ArrowInvalid):
             return filled.cast(kind)
     return column
