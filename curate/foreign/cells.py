@@ -23,7 +23,7 @@ TEXTS = (pa.string(), pa.large_string())
 def is_nothing(column: pa.ChunkedArray, words: Collection[str] = NOTHING) -> pa.ChunkedArray:
     """(N,) true for null, NaN, and texts of `words` in any case with blanks around them."""
     if pa.types.is_floating(column.type):
-        return pc.fill_null(pc.is_nan(column), True)
+        return pc.fill_null(pc.is_nan(column.cast(pa.float64())), True)
     if column.type not in TEXTS:
         return column.is_null()
     return pa.chunked_array([pa.array(_is_word(pc.utf8_trim_whitespace(column), words))])
@@ -132,6 +132,8 @@ def flat(column: pa.ChunkedArray, name: str, row: int = 1) -> pa.ChunkedArray:
             raise BadInput(f"{name} holds lists, of up to {most}.", "Expected one value a row.")
         filled = pc.if_else(pc.equal(pc.list_value_length(column), 1), column, None)
         return flat(pc.list_element(pc.fill_null(filled, pa.scalar([None], kind)), 0), name, row)
+    if pa.types.is_float16(kind):
+        return column.cast(pa.float32())
     if pa.types.is_nested(kind):
         raise BadInput(f"{name} holds records ({kind}).", "Expected one value a row.")
     if pa.types.is_null(kind):
