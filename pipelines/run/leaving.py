@@ -263,4 +263,5 @@ def _keep(path: Path, table: pa.Table, keys: list[str]) -> None:
         before = pq.read_table(path)
         left = before.join(table.select(keys), keys, join_type="left anti").select(table.column_names)
         table = pa.concat_tables([table, left])
+    sweep(path.parent)
     write_parquet(path, table.combine_chunks())
