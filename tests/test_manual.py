@@ -63,7 +63,7 @@ def test_the_citation_is_whole() -> None:
 # ---- the manual's page of learners names every learner of driftline, with a guide of its own
 
 
-PAGE = Path(__file__).parents[2] / "docs" / "learner_page.py"
+PAGE = ROOT / "docs" / "learner_page.py"
 
 
 @pytest.fixture(scope="module")

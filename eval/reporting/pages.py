@@ -192,7 +192,7 @@ def summary(stream: Stream) -> str:
     splits = [split for step in stream.steps for split in step.splits.values()]
     time = [f"{days[0][0]} to {days[-1][1]}"] if days else []
     prior = [f"{len(stream.prior):,} unlabelled before the first"] if stream.prior is not None else []
-    shape = " × ".join(map(str, stream.x_shape)) or "texts"
+    shape = f"{' × '.join(map(str, stream.x_shape))} numbers" if stream.x_shape else "texts"
     steps, classes = counted(len(stream.steps), "step"), f"{len(stream.classes)} classes"
     return ", ".join([steps, *time, classes, f"{sum(map(len, splits)):,} samples ({shape})", *prior]) + "."
 
@@ -280,15 +280,11 @@ def drifts(stream: Stream, found: Drift | None) -> Check:
         return Check("Drift", "not known", "one step, no test samples, or texts.")
     if found.floor is None:
         return Check("Drift", "not known", f"the floor of chance is {found.because}.")
-    first = named_steps(stream)[0]
     if found.values[0] <= found.floor[0]:
-        return Check(
-            "Drift", "not shown", f"step {first} is not farther from the last test samples than chance alone gives."
-        )
-    ratio = found.values[0] / found.floor[0]
-    return Check(
-        "Drift", "found", f"step {first} is {ratio:.2f} times as far from the last test samples as chance gives."
-    )
+        because = "the first step is not farther from the last test samples than chance alone gives."
+        return Check("Drift", "not shown", because)
+    times = f"{found.values[0] / found.floor[0]:.2f} times"
+    return Check("Drift", "found", f"the first step is {times} as far from the last test samples as chance gives.")
 
 
 def _drift(stream: Stream, found: Drift) -> Figure:

@@ -27,7 +27,7 @@ LIMIT = 1.0  # points a year: less is no ageing that matters
 GRID = 2.0**-30  # parts of a loss are multiples of it, so that they add up exactly
 LOSS = "loss.json"  # beside a run of the control
 PROTOCOLS = ("clear-iid", "clear-streaming")  # that say `ageing`
-WITHOUT_CONTROL = "It has no control."
+WITHOUT_CONTROL = "There is no control."
 
 
 @dataclass(frozen=True)

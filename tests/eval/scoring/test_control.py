@@ -248,7 +248,7 @@ def test_what_never_trained_does_not_age() -> None:
 def test_without_a_control_the_word_is_not_used() -> None:
     results, (net,) = judged(planted(0, steps=3), draws=0)
     assert results["results"][0]["ageing"] == {"is": "not known", "points_per_year": None,
-                                               "because": "It has no control."}  # fmt: skip
+                                               "because": "There is no control."}  # fmt: skip
     assert np.isnan(net.ageing.per_year)
     assert np.isfinite(net.gross.per_year)
 
