@@ -240,9 +240,9 @@ ROW = Row("0", 4, 3, class_n=(2, 2), class_correct=(1, 2))
 @pytest.mark.parametrize(
     ("table", "row", "message"),
     [
-        (records(row=[0, 0, 0, 9]), ROW, "records of rows that do not exist"),
+        (records(row=[0, 0, 0, 9]), ROW, "predictions of missing test results"),
         (records(row=[0, 0, -1, 0]), ROW, "other values than numbers from 0"),
-        (records(row=[1, 0, 0, 0]), ROW, "do not exist, or not in their order"),
+        (records(row=[1, 0, 0, 0]), ROW, "missing test results, or not in their order"),
         (records(label=[0.0, 1.0, 0.0, float("nan")]), ROW, "column label .* numbers from 0"),
         (records(label=["a"] * 4), ROW, "column label .* numbers from 0"),
         (records(sample=[3, 4, 5, None]), ROW, "column sample .* numbers from 0"),
