@@ -223,7 +223,7 @@ def attached(path: Path, source: Any, rows: Sequence[Row], shared: Shared | None
     for row, (part, of, true, group) in zip(rows, tests, strict=True):
         if part.start < part.stop:
             sure = None if confidence is None else confidence[part]
-            sure = None if gaps and np.isnan(sure).all() else sure
+            sure = None if sure is None or (gaps and np.isnan(sure).all()) else sure
             answers = Answers(of, true, predicted[part], sure, group)
             answers.right = right[part]
             row = row_files.changed(row, {"answers": answers})

@@ -183,7 +183,7 @@ def over_samples(runs: Sequence[Run], weights: Floats, groups: Array | None, par
     """For each of the weights (K, T, T) the sum of the accuracies (T, T) with them, mean over runs that differ in their
     seed, and its variance over clusters of test samples. groups: (N,) cluster of each sample by position; None: each is
     its own. part: (G,) the clusters that count. NaN where the samples of a run are not known."""
-    step, used = stored_protocol(runs[0].about["protocol"]).roles.step, weights.any(0)
+    step, used = stored_protocol(runs[0].about["protocol"]).roles.step, np.any(weights, axis=0)
     models = {int(j): np.flatnonzero(used[:, j]) for j in np.flatnonzero(used.any(0))}
     values, right = np.zeros((len(weights), len(runs))), dict[tuple[int, int], Array]()
     clusters: dict[tuple[int, int], tuple[Array, Any]] = {}  # of a step's tests, and which of them count
