@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from driftline.curate.core.atomic_io import fingerprint, read_json, write_json
 from driftline.curate.core.errors import BadConfig
@@ -18,7 +18,8 @@ from driftline.curate.core.seeding import rng_for
 from driftline.eval.experiment.settings import setting_names, spec_of
 from driftline.eval.plain import plain
 from driftline.eval.protocol import Protocol, stored_protocol
-from driftline.eval.protocols.clear import EqualIid, EqualStreaming, Iid, Streaming
+from driftline.eval.protocols.clear import EqualIid, EqualStreaming, HalfIid, HalfStreaming, Iid, Streaming
+from driftline.eval.reporting.text import seconds_text
 from driftline.eval.results import Results
 from driftline.eval.rows import CONTROL, Run, folder_name, stored_name
 from driftline.eval.run import evaluate as run_all
@@ -98,7 +99,7 @@ class _Task:
     protocol: Protocol
     """of the runs whose control it is"""
     learners: list[Any]
-    kind: Literal["within", "all", "equal"]
+    kind: net.Kind
     draw: int
     seed: int
     settings: dict[str, Any]
@@ -119,14 +120,15 @@ def _control(work: _Work, learners: Sequence[Any], wanted: int | None, log: RunL
     kinds = ("within", "all") if visits.mixes() else ("within",)
     names = {spec_of(one).name for one in learners}
     seconds = sum(run.about["seconds"] for run in work.runs if run.about["learner"] in names) / len(work.seeds)
-    cost = f"{count * len(kinds)} × this run, about {_long(count * len(kinds) * seconds)}"
+    numbers = [(kind, k, work.seeds[k % len(work.seeds)]) for k in range(count) for kind in kinds]
+    numbers += [("half", k, work.seeds[k % len(work.seeds)]) for k in range(max(LEAST, count // 2))]
+    cost = f"{len(numbers)} × this run, about {seconds_text(len(numbers) * seconds)}"
     because = invalid(split, visits)
-    if not because and wanted is None and count * len(kinds) * seconds > MOST_SECONDS:
+    if not because and wanted is None and len(numbers) * seconds > MOST_SECONDS:
         because = f"It has no control, which would take {cost}: --control {DRAWS} runs it."
     _keep_plan(work, because, count)
     if because:
         return net.Control(count, because)
-    numbers = [(kind, k, work.seeds[k % len(work.seeds)]) for k in range(count) for kind in kinds]
     return net.Control(count, "", _run(work, learners, numbers, log, f"  control, times permuted: {cost}"))
 
 
@@ -154,10 +156,6 @@ def _run(
             found[i] = draws
             tick(1)
     return [draw for i in sorted(found) for draw in found[i]]
-
-
-def _long(seconds: float) -> str:
-    return f"{max(seconds, 1):.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
 def _protocol(work: _Work) -> Protocol:
@@ -204,12 +202,14 @@ def _settings(work: _Work, learners: Sequence[Any], protocol: Protocol, seed: in
 def _draw(task: _Task) -> list[net.Draw]:
     """Run one draw, and store beside each run what it loses."""
     stream, protocol = task.stream if isinstance(task.stream, Stream) else Stream.load(task.stream), task.protocol
+    on, iid = _split(stream, protocol, task.seed), isinstance(protocol, Iid)
     if task.kind == "equal":
-        on, protocol = stream, (EqualIid if isinstance(protocol, Iid) else EqualStreaming)(**asdict(protocol))
+        protocol = EqualIid() if iid else EqualStreaming()
+    elif task.kind == "half":
+        protocol = HalfIid(draw=task.draw) if iid else HalfStreaming(task.draw)
     else:
-        split = _split(stream, protocol, task.seed)
-        on = permuted(split, visits_of(split), task.kind, task.draw, task.seed)
-        protocol = replace(protocol, splits="stream") if isinstance(protocol, Iid) else protocol
+        on = permuted(on, visits_of(on), task.kind, task.draw, task.seed)
+        protocol = Iid() if iid else protocol
     results = run_all(on, protocol, task.learners, [task.seed], task.settings, task.out, **task.more)
     draws, clusters = [], groups_of(on)
     for run in results.runs:

@@ -4,10 +4,9 @@ A visit is all samples of one group (uploader, near-duplicates) in one step, on 
 real ageing where they stay for several steps; single samples would part what belongs together.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -219,10 +218,11 @@ def permuted(stream: Stream, visits: Visits, kind: Kind, draw: int, seed: int) -
     order = np.lexsort((rank, slot))
     source, slot = visits.members[order], slot[order]
     first = np.cumsum([0, *(len(split) for split in visits.parts)])
+    whole = join(visits.parts)
     splits: list[dict[str, Split]] = [{} for _ in stream.steps]
     for p, old in enumerate(visits.parts):
         here = slice(*np.searchsorted(slot, [first[p], first[p + 1]]))
-        new = taken(visits.parts, first, source[here]) if len(old) else old
+        new = whole.take(source[here])
         if old.time is not None:
             new = replace(new, time=old.time[slot[here] - first[p]])
         splits[visits.steps[p]][SPLITS[visits.sides[p]]] = new
@@ -233,26 +233,30 @@ def permuted(stream: Stream, visits: Visits, kind: Kind, draw: int, seed: int) -
     return replace(stream, steps=steps, sha256=sha256, facts=facts | {"control": control})
 
 
-def taken(parts: Sequence[Split], first: Any, samples: Numbers) -> Split:
-    """Samples by their number in all parts, in that order. first: (P + 1,) number of the first of each part."""
-    number = np.searchsorted(first, samples, side="right") - 1
-    order = np.argsort(number, kind="stable")
-    numbers, ends = np.unique(number[order], return_index=True)
-    rows = np.split(samples[order], ends[1:])
-    whole = join([parts[p].take(of - first[p]) for p, of in zip(numbers.tolist(), rows, strict=True)])
-    back = np.empty(len(order), np.int64)
-    back[order] = np.arange(len(order))
-    return whole.take(back)
-
-
 def newest(step: Step, most: int) -> Step:
     """The step with the newest of its training visits, as many as have `most` samples together, at least one."""
-    train = step["train"]
-    group = np.arange(len(train)) if train.group is None else np.unique(train.group, return_inverse=True)[1]
+    train, group = step["train"], _group(step)
     time = np.arange(len(train)) if train.time is None else train.time
     last = np.full(int(group.max()) + 1, int(time.min()))
     np.maximum.at(last, group, time)
     order = np.argsort(-last, kind="stable")
-    kept = np.zeros(len(last), bool)
-    kept[order[: max(1, int((np.cumsum(np.bincount(group)[order]) <= most).sum()))]] = True
-    return replace(step, splits={**step.splits, "train": train.take(np.flatnonzero(kept[group]))})
+    return _with(step, order[: max(1, int((np.cumsum(np.bincount(group)[order]) <= most).sum()))])
+
+
+def halved(step: Step, rng: np.random.Generator) -> Step:
+    """The step with one of every two of its training visits, of one class as far as it goes."""
+    first = np.unique(_group(step), return_index=True)[1]
+    order = np.lexsort((rng.random(len(first)), step["train"].y[first]))
+    one = np.arange(0, len(order), 2) + rng.integers(2, size=(len(order) + 1) // 2)
+    return _with(step, order[np.minimum(one, len(order) - 1)])
+
+
+def _group(step: Step) -> Numbers:
+    """(N,) number of each training sample's visit."""
+    group = step["train"].group
+    return np.arange(len(step["train"])) if group is None else np.unique(group, return_inverse=True)[1]
+
+
+def _with(step: Step, visits: Numbers) -> Step:
+    train = step["train"].take(np.flatnonzero(np.isin(_group(step), visits)))
+    return replace(step, splits={**step.splits, "train": train})

@@ -1,9 +1,11 @@
 """How often intervals and tests are right, on simulated learners whose truth is known.
 
-    python studies/coverage.py [intervals] [ties] [--simulations 300]
+    python studies/coverage.py [intervals] [ties] [ageing] [--simulations 300]
 
 One JSON line a case. `intervals`: the share of simulations whose 95 % interval holds the true half-life, slope, curve
-and accuracy. `ties`: the share of tables of equal learners in which any two of them are said to differ.
+and accuracy. `ties`: the share of tables of equal learners in which any two of them are said to differ. `ageing`: of
+nearest-mean in worlds of `tests/claims/worlds.py`, the mean net loss, the share of worlds whose interval holds it, and
+in which ageing is found.
 
 A world has 6 steps. A sample is right if its difficulty, which all models share, and noise of each answer are below
 what a model of that age reaches, so that answers of seeds and ages agree as those of real models do (`shared`: the
@@ -15,22 +17,35 @@ of their difficulty.
 import argparse
 import json
 import math
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))  # the worlds
+from claims.test_first_screen import by_hand
+from claims.worlds import planted
+
 from driftline.eval.rows import Answers, Row, Run, groups
 from driftline.eval.scoring.ageing import Ageing, ageing
 from driftline.eval.scoring.comparing import compare
 from driftline.eval.scoring.decay import by_lag, falling, first_below, left_over, pairs_of, slope
-from driftline.eval.scoring.sums import Resampling
+from driftline.eval.scoring.net import Control, Draw, Kind, Net, key_of, matrix_of, net_of, pairs_in
+from driftline.eval.scoring.sums import Resampling, groups_of
+from driftline.stream_builder.stream import Stream
 
 Floats = npt.NDArray[np.float64]
+AGEING: list[dict[str, Any]] = [
+    {"turns": 0.063}, {"turns": 0.1}, {"turns": 0.2}, {"turns": 0.1, "radius": 3}, {"turns": 0.07, "radius": 1.55},
+    {"turns": 0.083, "radius": 1.55}, {"turns": 0.1, "radius": 1.4}, {"turns": 0.063, "size": 1},
+    {"turns": 0.2, "steps": 6}, {"turns": 0.1, "train": 24}, {}, {"radius": 1.55},
+]  # fmt: skip
 STEPS, FRESH, AT_ONCE, REPLICATES, OF_CLUSTER = 6, 0.9, 20, 500, 5
 LEFT: dict[str, Callable[[float], float]] = {  # share of what a model knows above chance that is left at an age
     "exponential": lambda age: 0.5 ** (age / 3),
@@ -171,6 +186,65 @@ def told_apart(world: World, learners: int, simulations: int) -> dict[str, float
     return {"rejected": round(float(np.mean(tables)), 3), "testable": round(testable / simulations, 3)}
 
 
+def visits_in(stream: Stream, side: str, size: int) -> Floats:
+    """(T, C, G, n, D) samples of the visits of each step and class."""
+    splits, classes = [step[side] for step in stream], range(len(stream.classes))
+    return np.array([[s.x[s.y == c].reshape(-1, size, s.x.shape[1]) for c in classes] for s in splits], np.float64)
+
+
+def permuted(visits: Floats, rng: np.random.Generator) -> Floats:
+    """The visits with times drawn again within classes."""
+    steps, classes, count = visits.shape[:3]
+    drawn = rng.permuted(np.tile(np.arange(steps * count), (classes, 1)), axis=1).reshape(classes, steps, count)
+    return visits[drawn // count, np.arange(classes)[:, None, None], drawn % count].swapaxes(0, 1)
+
+
+def half_of(visits: Floats, rng: np.random.Generator) -> Floats:
+    """(T, C, G) 1 for one of every two visits of a step, in the order of their classes; 0 for others."""
+    steps, classes, count = visits.shape[:3]
+    order = rng.random((steps, classes, count)).argsort(2) + np.arange(classes)[:, None] * count
+    one = np.arange(0, classes * count, 2) + rng.integers(2, size=(steps, -(-classes * count // 2)))
+    kept = np.take_along_axis(order.reshape(steps, -1), np.minimum(one, classes * count - 1), 1)
+    half = np.zeros((steps, classes * count))
+    np.put_along_axis(half, kept, 1.0, 1)
+    return half.reshape(steps, classes, count)
+
+
+def right(train: Floats, kept: Floats, test: Floats) -> Floats:
+    """(T, T, C, G) share of right answers to each visit of a step (second), of nearest-mean after a step (first)."""
+    sums = (train.sum(3) * kept[..., None]).sum(2).cumsum(0)
+    means = sums / np.maximum(kept.sum(2).cumsum(0) * train.shape[3], 1e-9)[..., None]
+    near = np.tensordot(means, test, (2, 4)) - (means**2).sum(2)[:, :, None, None, None, None] / 2
+    own = np.stack([near[:, c, :, c] for c in range(means.shape[1])], 2)
+    return np.asarray((own >= near.max(1)).mean(-1))
+
+
+def found_to_age(world: dict[str, Any], simulations: int) -> dict[str, float]:
+    """The mean net loss of nearest-mean in simulations of a world, points a year, and the shares. Draws of its control
+    are by arrays: every step has equally many visits of each class."""
+    nets, accurate = list[Net](), list[float]()
+    for seed in range(simulations):
+        stream, rng, draws = planted(seed, **world), np.random.default_rng(seed), list[Draw]()
+        run = by_hand(stream, fresh=False)
+        accurate.append(float(np.diag(matrix_of(run)).mean()))
+        train, test = (visits_in(stream, side, world.get("size", 3)) for side in ("train", "test"))
+        weights, kinds = pairs_in(run).cells(len(stream)), list[Kind](["within"] * 20 + ["half"] * 10)
+        for k, kind in enumerate(kinds):
+            if kind == "within":
+                hits = right(permuted(train, rng), np.ones(train.shape[:3]), permuted(test, rng))
+            else:
+                hits = right(train, half_of(train, rng), test)
+            of_visit, groups = np.einsum("ij,ijcg->jcg", weights, hits).reshape(len(stream), -1), hits[0, 0].size
+            variance = float(of_visit.var(1, ddof=1).sum() / groups)
+            draws.append(Draw(kind, k, 0, key_of(run.about), hits.mean((2, 3)), variance))
+        net = net_of([run], Control(20, "", draws), groups_of(stream))
+        nets += [] if net is None else [net]
+    lost = float(np.mean([net.ageing.per_year for net in nets]))
+    held = [band.low <= lost <= band.high for net in nets if (band := net.points_per_year) is not None]
+    shares = {"accuracy": accurate, "held": held, "found": [net.is_ == "ageing" for net in nets]}
+    return {"lost": round(lost, 2)} | {name: round(float(np.mean(of)), 3) for name, of in shares.items()}
+
+
 def worlds() -> Iterator[World]:
     """All cases of half-life, slope, curve and accuracy."""
     for left, n, (seeds, sd) in product(LEFT, (50, 200), ((1, 0.0), (3, 0.04), (10, 0.02))):
@@ -188,13 +262,17 @@ def worlds() -> Iterator[World]:
 def main() -> None:
     """Print one JSON line a case."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", default=["intervals", "ties"])
+    parser.add_argument("parts", nargs="*", default=["intervals", "ties", "ageing"])
     parser.add_argument("--simulations", type=int, default=300)
-    parser.add_argument("--cases", type=int, default=1, help="only every N-th case of the intervals")
+    parser.add_argument("--cases", type=int, default=1, help="only every N-th case of the intervals and of ageing")
     asked = parser.parse_args()
     if "intervals" in asked.parts:
         for world in list(worlds())[:: asked.cases]:
             print(json.dumps({"part": "intervals", **asdict(world), **covered(world, asked.simulations)}), flush=True)
+    if "ageing" in asked.parts:
+        for of_ageing in AGEING[:: asked.cases]:
+            found = found_to_age(of_ageing, asked.simulations)
+            print(json.dumps({"part": "ageing", **of_ageing, **found}), flush=True)
     if "ties" in asked.parts:
         cases = product((2, 6, 20), (1, 2, 3, 5, 10), (0.0, 0.01, 0.05), (False, True))
         for learners, seeds, sd, clusters in cases:

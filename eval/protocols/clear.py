@@ -9,7 +9,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -23,7 +23,7 @@ from driftline.eval.learners.online import chosen_rate
 from driftline.eval.outcomes import evaluate_split
 from driftline.eval.protocol import Protocol, Result, Roles, Score, bare, mean_of_tests, rehearsal, require, require_two
 from driftline.eval.rows import Row
-from driftline.eval.visits import newest
+from driftline.eval.visits import halved, newest
 from driftline.stream_builder.step import Split, Step
 from driftline.stream_builder.stream import Stream
 
@@ -118,41 +118,31 @@ def check(stream: Stream, streaming: bool) -> None:
 
 
 def after_each(
-    stream: Stream, learner: Learner, steps: Sequence[Step], tests: Sequence[Split], first: int
+    stream: Stream, learner: Learner, steps: Sequence[Step], tests: Sequence[Split], first: int, equal: bool = False
 ) -> Iterator[Row]:
     """After each step but the last `first`, test on every step, or on those from `first` steps later on. Where all are
-    tested, a learner that `knows` something is tested before the first step, too.
+    tested, a learner that `knows` something is tested before the first step, too. equal: a new model for each step
+    learns the newest n samples, n those of the least step.
 
     A learner that sees all steps at once (`joint`) learns them first; its rows are equal.
     """
     begun, seen, labels = time.process_time(), 0, np.zeros(len(stream.classes), np.int64)
-    for j, test in enumerate(tests if learner.knows and not first else ()):
+    least, last = min(len(step["train"]) for step in steps), len(steps) - 1 - first
+    for j, test in enumerate(tests if learner.knows and not first and not equal else ()):
         yield evaluate_split(learner, test, str(j), begun, learned_to=-1, seen=0)
-    if learner.needs.future:
+    if learner.needs.future and not equal:
         learner.learn_sequence(steps)
-    for i, step in enumerate(steps[: len(steps) - first]):
-        if not learner.needs.future:
-            learner.learn_step(step)
-        seen, labels = seen + len(step["train"]), labels + np.bincount(step["train"].y, minlength=len(labels))
+    for i, step in enumerate(steps[: last + 1]):
+        part = newest(step, least) if equal else step
+        model = copy.deepcopy(learner) if equal and i < last else learner  # what is kept is measured in `learner`
+        if equal:
+            model.learn_sequence([part])
+            seen, labels = 0, np.zeros_like(labels)
+        elif not learner.needs.future:
+            learner.learn_step(part)
+        seen, labels = seen + len(part["train"]), labels + np.bincount(part["train"].y, minlength=len(labels))
         for j in range(i + 1 if first else 0, len(steps)):
             at = {"learned_to": i, "seen": seen, "constant": int(labels.argmax())}
-            yield evaluate_split(learner, tests[j], str(j), begun, **at)
-
-
-def equally(
-    stream: Stream, learner: Learner, steps: Sequence[Step], tests: Sequence[Split], first: int
-) -> Iterator[Row]:
-    """A new model for each step but the last `first`: it learns the newest n samples, n those of the least step, and is
-    tested on every step, or on those from `first` steps later on."""
-    begun, least, untrained = time.process_time(), min(len(step["train"]) for step in steps), copy.deepcopy(learner)
-    last = len(steps) - 1 - first
-    for i, step in enumerate(steps[: last + 1]):
-        model = learner if i == last else copy.deepcopy(untrained)  # what is kept is measured in `learner`
-        part = newest(step, least)
-        model.learn_sequence([part])
-        labels = np.bincount(part["train"].y, minlength=len(stream.classes))
-        for j in range(i + 1 if first else 0, len(steps)):
-            at = {"learned_to": i, "seen": len(part["train"]), "constant": int(labels.argmax())}
             yield evaluate_split(model, tests[j], str(j), begun, **at)
 
 
@@ -288,10 +278,33 @@ class Streaming(Clear):
 class EqualIid(Iid):
     """clear-iid with models that all learn equally many samples: what `--equal-data` runs beside it."""
 
-    walk = staticmethod(equally)
+    walk = staticmethod(partial(after_each, equal=True))
 
 
 class EqualStreaming(Streaming):
     """The same of clear-streaming."""
 
-    walk = staticmethod(equally)
+    walk = EqualIid.walk
+
+
+@dataclass(frozen=True)
+class Half(Clear):
+    """Models of half of the training visits, which differ by as much as those of other training samples would."""
+
+    draw: int = 0
+
+    def run(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int = 0) -> Iterator[Row]:
+        """Rows as of the protocol."""
+        steps, tests, first = self.parts(stream, rng, seed)
+        half = [halved(step, rng_for(seed, "half", self.draw, step.index)) for step in steps]
+        return self.walk(stream, learner, half, tests, first)
+
+
+@dataclass(frozen=True)
+class HalfIid(Half, Iid):
+    """Of clear-iid."""
+
+
+@dataclass(frozen=True)
+class HalfStreaming(Half, Streaming):
+    """Of clear-streaming."""

@@ -1,6 +1,6 @@
 """Estimates with their intervals, and p of many tests."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,10 +9,12 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
+Parts = Sequence[tuple[float, float]]
 LEVEL = 0.95
 MANY = 999_999.0  # degrees of freedom of what is certain
 Z = 1.959964  # of a normal distribution
 EQUAL = 1e-12  # rounding
+BEYOND = 1.5  # times a value, up to which its variance is linear: further on, a small value would have no upper end
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ def student(count: Any) -> Any:
     return stdtrit(np.maximum(count, 2) - 1.0, (1 + LEVEL) / 2)
 
 
-def freedom_of(variance: float, parts: Iterable[tuple[float, float]]) -> float:
+def freedom_of(variance: float, parts: Parts) -> float:
     """Degrees of freedom of a variance that is a sum of parts, each with its own [Welch 1947].
 
     >>> freedom_of(2.0, [(1.0, 4), (1.0, 4)])
@@ -60,20 +62,26 @@ def freedom_of(variance: float, parts: Iterable[tuple[float, float]]) -> float:
 
 
 def interval(
-    value: float, parts: Sequence[tuple[float, float]], variance: float | None = None, more: float = 0.0
+    value: float, parts: Parts, variance: float | None = None, at: tuple[Parts, float] | None = None
 ) -> tuple[Band, float]:
     """A value and its variance (None: the sum of its parts, which have degrees of freedom) → its 95 % interval and the
-    p of 0, by Student's t with Welch–Satterthwaite degrees of freedom. more: how much greater the variance is at the
-    value than at 0; the interval then holds each truth that the value does not contradict, as Wilson's does."""
+    p of 0, by Student's t with Welch–Satterthwaite degrees of freedom. at: parts and variance where the truth is the
+    value, if it is greater there than at 0, and linear in the truth up to `BEYOND` of it: the interval holds each truth
+    that the value does not contradict, as Wilson's does."""
     from scipy.special import stdtr
 
     variance = sum(part for part, _ in parts) if variance is None else variance
     free = freedom_of(variance, parts)
     p = 2 * float(stdtr(free, -abs(value) / np.sqrt(variance))) if variance > 0 else float(value == 0)
-    square = float(student(free + 1)) ** 2
-    middle = value + (square * more / value / 2 if value > 0 else 0.0)
-    half = float(np.sqrt(middle**2 - value**2 + square * variance))
-    return Band(np.array(value), np.array(middle - half), np.array(middle + half)), p
+    square = variance * float(student(free + 1)) ** 2
+    more = 0.0
+    if at is not None and value > -np.sqrt(square):
+        more = max(0.0, at[1] * float(student(freedom_of(at[1], at[0]) + 1)) ** 2 - square)
+    middle = value + more / max(value, EQUAL) / 2
+    half = np.sqrt(middle**2 - value**2 + square)
+    low = middle - half if value > np.sqrt(square) else value - np.sqrt(square)
+    high = min(middle + half, value + np.sqrt(square + BEYOND * more))
+    return Band(np.array(value), np.array(low), np.array(high)), p
 
 
 def deviations(values: Array) -> Array:

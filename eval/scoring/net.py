@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from driftline.eval.scoring.bands import Array, Band, Floats, holm, interval
 from driftline.eval.scoring.timeline import SECONDS, timeline
 
 Is = Literal["ageing", "none", "not known"]
+Kind = Literal["within", "all", "equal", "half"]
 ALPHA = 0.05
 LIMIT = 1.0  # points a year: less is no ageing that matters
 GRID = 2.0**-30  # parts of a loss are multiples of it, so that they add up exactly
@@ -82,8 +83,9 @@ class Net:
 class Draw:
     """One run of the control."""
 
-    kind: Literal["within", "all", "equal"]
-    """times permuted within classes, or over all; "equal": not permuted, models learned equally many samples"""
+    kind: Kind
+    """times permuted within classes, or over all; not permuted, but models learned equally many samples ("equal"), or
+    half of the training visits"""
     draw: int
     """its number"""
     seed: int
@@ -256,69 +258,60 @@ def read_control(roots: Iterable[Path], protocol: str, sha256: str) -> Control:
         for path in sorted(root.glob(f"*/*/*/{LOSS}")):
             stored = read_json(path)
             if stored.pop("protocol") == protocol and stored.pop("of") == sha256:
-                stored["matrix"] = np.array(stored["matrix"], np.float64)
-                stored["variance"] = np.nan if stored["variance"] is None else stored["variance"]
-                draws.append(Draw(**stored))
+                matrix, variance = (np.array(stored.pop(name), np.float64) for name in ("matrix", "variance"))
+                draws.append(Draw(**stored, matrix=matrix, variance=float(variance)))
     return Control(wanted, because, draws)
 
 
 def draws_of(runs: Sequence[Run], control: Control) -> dict[str, list[Draw]]:
     """The draws of one learner by kind, in order of their numbers."""
     keys = {run.about["seed"]: key_of(run.about) for run in runs}
-    found: dict[str, dict[int, Draw]] = {"within": {}, "all": {}, "equal": {}}
-    for one in sorted(control.draws, key=lambda draw: draw.draw):
-        if keys.get(one.seed) == one.key:
-            found[one.kind].setdefault(one.draw, one)
-    return {kind: list(draws.values()) for kind, draws in found.items()}
+    found = {(one.kind, one.draw): one for one in reversed(control.draws) if keys.get(one.seed) == one.key}
+    return {kind: [found[key] for key in sorted(found) if key[0] == kind] for kind in get_args(Kind)}
 
 
 def net_of(runs: Sequence[Run], control: Control, groups: Array | None) -> Net | None:
     """What one learner loses with age; None under a protocol that has no ageing. runs: of all its seeds. groups: (N,)
     cluster of each sample by its position in the stream."""
     about, years = runs[0].about, years_of(runs[0].about)
-    dated = years is not None
     if about["protocol"] not in PROTOCOLS:
         return None
-    matrix = np.mean([matrix_of(run) for run in runs], 0)
     pairs = pairs_in(runs[0])
     lags = pairs.new - pairs.old
-    numbers = np.unique(lags)
-    within, whole, equal = draws_of(runs, control).values()
+    within, whole, equal, half = draws_of(runs, control).values()
+    changes = {row.last_change for run in runs for row in run.rows if row.learned_to >= 0}
 
-    def by_lag(losses: Floats) -> Floats:
-        return np.array([losses[lags == lag].mean() for lag in numbers])
+    def by_lag(values: Floats) -> Floats:
+        return np.array([values[lags == lag].mean() for lag in np.unique(lags)])
 
-    def loss(of: Floats) -> Floats:
-        return np.append(by_lag(pairs.loss(of)), pairs.per_year(of) if dated else np.nan)
+    def loss(matrices: list[Floats]) -> Floats:
+        if changes == {-1} or not len(lags) or not matrices:
+            return np.full(len(np.unique(lags)) + 1, 0.0 if changes == {-1} else np.nan)
+        lost = pairs.loss(np.mean(matrices, 0))
+        return _on_grid(np.append(by_lag(lost), np.nan if years is None else lost @ pairs.weight))
 
-    unknown = np.full(len(numbers) + 1, np.nan)
-    gross = _on_grid(loss(matrix)) if len(lags) else unknown
-    means = [
-        _on_grid(loss(np.mean([one.matrix for one in d], 0))) if d and len(lags) else None for d in (within, whole)
-    ]
-    inside = unknown if means[0] is None else means[0]
-    rest = inside if means[1] is None else means[1]
-    slopes = np.array([float(pairs.per_year(one.matrix)) for one in within]) if dated else np.zeros(0)
+    gross, inside = loss([matrix_of(run) for run in runs]), loss([one.matrix for one in within])
+    rest = loss([one.matrix for one in whole]) if whole else inside
+    slopes, halves, equally = (
+        np.array([float(pairs.per_year(one.matrix)) for one in draws if years is not None])
+        for draws in (within, half, equal)
+    )
     count = len(slopes)
     parts = [Loss(values[:-1], float(values[-1])) for values in (gross, gross - inside, inside - rest, rest)]
     net = Net(
         "not known", None, "", len(within), control.wanted, by_lag(pairs.age), parts[0], parts[1], parts[2], parts[3],
         (slopes - slopes.mean()) * count / (count - 1) if count > 1 else np.zeros(0),
-        equal_data=float(pairs.per_year(np.mean([one.matrix for one in equal], 0))) if equal and dated else None,
+        equal_data=float(equally.mean()) if len(equally) else None,
     )  # fmt: skip
-    changes = {row.last_change for run in runs for row in run.rows if row.learned_to >= 0}
     if changes == {-1}:
-        none = np.zeros(len(numbers))
-        zero = Loss(none, 0.0)
-        band = Band(*np.zeros((3,)))
-        return replace(net, is_="none", points_per_year=band, because="It never trained.", gross=zero, ageing=zero,
-                       mix=zero, more_data=zero, p=1.0)  # fmt: skip
-    if because := _unknown(years, len(changes), len(set(pairs.test.tolist())), control, count):
+        return replace(net, is_="none", points_per_year=Band(*np.zeros((3,))), because="It never trained.", p=1.0)
+    if because := _unknown(years, len(changes), len(set(pairs.test.tolist())), control, count, len(halves)):
         return replace(net, because=because)
-    return _judged(net, over_samples(runs, pairs.cells(len(matrix))[None], groups)[0], slopes, within)
+    real = over_samples(runs, pairs.cells(about["steps"])[None], groups)[0]
+    return _judged(net, real, slopes, halves, within)
 
 
-def _unknown(years: Floats | None, models: int, tests: int, control: Control, count: int) -> str:
+def _unknown(years: Floats | None, models: int, tests: int, control: Control, count: int, halves: int) -> str:
     """Why nothing can be said, as a sentence; "": something can."""
     if years is None:
         return "The steps have no dates, or are within a month."
@@ -330,27 +323,30 @@ def _unknown(years: Floats | None, models: int, tests: int, control: Control, co
         return control.because
     if not count:
         return WITHOUT_CONTROL
-    return f"{count} of {control.wanted} permutations of its control are there." if count < 2 else ""
+    if count < 2:
+        return f"{count} of {control.wanted} permutations of its control are there."
+    return "" if halves > 1 else "Its control has no models of half the training visits: evaluate again."
 
 
-def _judged(net: Net, real: Sum, slopes: Floats, draws: Sequence[Draw]) -> Net:
-    """With the interval of the net loss, and what follows from it. slopes: (K,) points a year of the draws.
+def _judged(net: Net, real: Sum, slopes: Floats, halves: Floats, draws: Sequence[Draw]) -> Net:
+    """With the interval of the net loss, and what follows from it. slopes: (K,) points a year of the draws. halves: of
+    models of half the training visits, which differ by as much as those of other training samples would.
 
     Var = V_test + max(0, s² − V̄_test) + s² / K + V_seed / S: other test samples; what other training samples and
-    visits would change, which the spread of the draws shows; the mean over K draws; other seeds. Where models age they
-    are off their best, and other training samples change more: a model that is d off loses as d², so that its variance
-    over training grows as d², and that over tests, by the answers in which models differ, as d. The interval holds
-    each loss that a test of this loss does not reject, with a variance that is linear between no loss and the net one.
+    visits would change; the mean over K draws; other seeds. Of no net loss s² is the spread of the draws. Models that
+    age are off their best, and other training samples change more: of the net loss that is found it is that of halves.
     """
     if np.isnan(real.variance):
         return replace(net, because="The answers to single test samples are not known here.")
-    k, spread, inside = len(slopes), float(np.var(slopes, ddof=1)), float(np.nanmean([one.variance for one in draws]))
-    beyond = max(0.0, spread - inside)
-    shared = real.parts[1:] if k > len({one.seed for one in draws}) else []
-    variance = real.variance + beyond + spread / k + sum(part for part, _ in shared)
-    parts = [real.parts[0], (spread * (bool(beyond) + 1 / k), k - 1), *shared]
-    more = beyond * (max(1.0, real.variance / inside) ** 2 - 1) if inside > 0 else 0.0
-    band, p = interval(float(real.value - slopes.mean()), parts, variance, more)
+    k, inside = len(slopes), float(np.nanmean([one.variance for one in draws]))
+    spread, apart = (float(np.var(of, ddof=1)) for of in (slopes, halves))
+    seeds = real.parts[1:] if k > len({one.seed for one in draws}) else []
+    errors = []
+    for other, free in ((spread, k - 1), (apart, len(halves) - 1)):
+        parts = [real.parts[0], (spread / k, k - 1), *seeds]
+        beyond = max(0.0, other - inside)
+        errors.append(([*parts, (other * bool(beyond), free)], sum(part for part, _ in parts) + beyond))
+    band, p = interval(float(real.value - slopes.mean()), *errors[0], errors[1])
     low, high = float(band.low), float(band.high)
     ends = f"The 95 % interval of its net loss, {low:.1f} to {high:.1f} points per year,"
     missing = f" ({net.draws} of {net.wanted} permutations are there)" * (net.draws < net.wanted)

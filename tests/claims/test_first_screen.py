@@ -14,10 +14,10 @@ from driftline.eval.protocols.clear import Iid
 from driftline.eval.reporting.report import answer_of, document_of
 from driftline.eval.rows import Answers, Row, Run
 from driftline.eval.run import evaluate
-from driftline.eval.scoring.net import Control, Draw, Net, key_of, matrix_of, net_of, over_samples, pairs_in
+from driftline.eval.scoring.net import Control, Draw, Kind, Net, key_of, matrix_of, net_of, over_samples, pairs_in
 from driftline.eval.scoring.sums import groups_of
 from driftline.eval.scoring.timeline import record
-from driftline.eval.visits import permuted, visits_of
+from driftline.eval.visits import halved, permuted, visits_of
 from driftline.stream_builder.stream import Split, Stream
 
 DRAWS = 20
@@ -25,39 +25,44 @@ Make = Callable[[Stream], list[Run]]
 WORLDS = 100  # of each kind: a rate of 5 % is above 10 in 1 of 90 choices of seeds
 
 
-def by_hand(stream: Stream, fresh: bool) -> Run:
+def by_hand(stream: Stream, fresh: bool, name: str = "by hand") -> Run:
     """A run of nearest-mean, or of means of the newest step alone, without `evaluate`: its rows and no more."""
     stream = numbered(stream)
     classes, rows = len(stream.classes), list[Row]()
-    sums, counts = np.zeros((classes, *stream.x_shape)), np.zeros(classes)
+    sums, counts = np.zeros((len(stream), classes, *stream.x_shape)), np.zeros((len(stream), classes))
     for i, step in enumerate(stream):
-        x, y = step["train"].x, step["train"].y
-        if fresh:
-            sums, counts = np.zeros_like(sums), np.zeros_like(counts)
-        np.add.at(sums, y, x)
-        counts += np.bincount(y, minlength=classes)
-        means = sums / np.maximum(counts, 1)[:, None]
-        for j, other in enumerate(stream):
-            test = other["test"]
-            far = ((test.x[:, None] - means[None]) ** 2).sum(2) + np.where(counts, 0, np.inf)
-            answers = Answers(test.position, test.y, far.argmin(1))
-            right = int((answers.predicted == test.y).sum())
-            rows.append(Row(str(j), len(test), right, learned_to=i, last_change=i, answers=answers))
-    about = {"protocol": "clear-iid", "learner": "by hand", "settings": {}, "protocol_settings": {}, "seed": 0,
-             "stream": {"name": "", "sha256": stream.sha256}, "steps": len(stream), "seconds": 1.0}  # fmt: skip
-    return Run(about | {"timeline": record(stream)}, rows)
+        np.add.at(sums[i], step["train"].y, step["train"].x)
+        counts[i] = np.bincount(step["train"].y, minlength=classes)
+    if not fresh:
+        sums, counts = sums.cumsum(0), counts.cumsum(0)
+    means = sums / np.maximum(counts, 1)[..., None]
+    for j, other in enumerate(stream):
+        test = other["test"]
+        far = (means**2).sum(2) - 2 * np.tensordot(test.x, means, (1, 2)) + np.where(counts, 0, np.inf)
+        for i, predicted in enumerate(far.argmin(2).T):
+            right = int((predicted == test.y).sum())
+            answers = Answers(test.position, test.y, predicted)
+            rows.append(Row(str(j), len(test), right, learned_to=i, last_change=i, constant=0, answers=answers))
+    about = {"protocol": "clear-iid", "learner": name, "settings": {}, "protocol_settings": {}, "seed": 0,
+             "stream": {"name": "", "sha256": stream.sha256}, "steps": len(stream), "seconds": 1.0, "stored_bytes": 0,
+             "gradient_steps": 0}  # fmt: skip
+    return Run(about | {"timeline": record(stream)}, sorted(rows, key=lambda row: row.learned_to))
 
 
 def drawn(stream: Stream, make: Make, draws: int, learners: tuple[str, ...] = ()) -> list[Draw]:
     """A control of the runs that `make` gives on a stream. learners: that have one; (): all."""
-    found, visits = list[Draw](), visits_of(stream)
-    for k in range(draws):
-        other = permuted(stream, visits, "within", k, 0)
+    found, visits, rng = list[Draw](), visits_of(stream), np.random.default_rng(0)
+    kinds: list[tuple[Kind, int]] = [("within", k) for k in range(draws)] + [("half", k) for k in range(draws // 2)]
+    for kind, k in kinds:
+        if kind == "within":
+            other = permuted(stream, visits, kind, k, 0)
+        else:
+            other = replace(stream, steps=[halved(step, rng) for step in stream])
         for of in make(other):
             if not learners or of.about["learner"] in learners:
                 cells = pairs_in(of).cells(len(stream))
                 variance = over_samples([of], cells[None], groups_of(other))[0].variance
-                found.append(Draw("within", k, 0, key_of(of.about), matrix_of(of), variance))
+                found.append(Draw(kind, k, 0, key_of(of.about), matrix_of(of), variance))
     return found
 
 
@@ -65,7 +70,7 @@ def nets_by_hand(stream: Stream, kinds: Sequence[bool] = (False, True)) -> list[
     """As `controlled` judges them: of nearest-mean, and of means of the newest step alone, on the same draws."""
 
     def make(on: Stream) -> list[Run]:
-        return [named(by_hand(on, fresh), str(fresh)) for fresh in kinds]
+        return [by_hand(on, fresh, str(fresh)) for fresh in kinds]
 
     control = Control(DRAWS, "", drawn(stream, make, DRAWS))
     return [net_of([run], control, groups_of(stream)) for run in make(stream)]
@@ -92,7 +97,8 @@ def test_ageing_is_found() -> None:
     assert np.mean([net.is_ == "ageing" for net in nets]) >= 0.8
     truth = np.mean([net.ageing.per_year for net in nets])
     bands = [net.points_per_year for net in nets if net.points_per_year is not None]
-    assert np.mean([band.low <= truth <= band.high for band in bands]) >= 0.75
+    held = [band.low <= truth <= band.high for band in bands]
+    assert np.mean(held) >= 0.88  # a rate of 95 % is below in 1 of 200 choices of seeds
 
 
 @pytest.mark.proof("statistics")
@@ -110,11 +116,6 @@ FEW_WORLDS = 40  # of each kind: a rate of 5 % is above 4 in 1 of 20 choices of 
 UNSAID = ("ages least", "ages fastest", "fell least", "fell most", "data got harder")
 
 
-def named(run: Run, name: str) -> Run:
-    about = run.about | {"learner": name, "stored_bytes": 0, "gradient_steps": 0}
-    return Run(about, [replace(row, constant=0) for row in run.rows])
-
-
 def noisy(run: Run, name: str, seed: int, share: float = 0.1) -> Run:
     """Another learner that is as good: other answers are wrong."""
     rng, rows = np.random.default_rng(seed), []
@@ -123,7 +124,7 @@ def noisy(run: Run, name: str, seed: int, share: float = 0.1) -> Run:
         mixed = np.where(rng.random(row.n) < share, (answers.predicted + 1) % 4, answers.predicted)
         right = int((mixed == answers.label).sum())
         rows.append(replace(row, answers=replace(answers, predicted=mixed), n_correct=right))
-    return named(replace(run, rows=rows), name)
+    return Run(run.about | {"learner": name}, rows)
 
 
 def screen(stream: Stream, make: Make, control: bool = True, learners: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -139,7 +140,7 @@ def screen(stream: Stream, make: Make, control: bool = True, learners: tuple[str
 
 def both(stream: Stream) -> list[Run]:
     """Means of all steps, and of the newest step alone."""
-    return [named(by_hand(stream, False), "all"), named(by_hand(stream, True), "newest")]
+    return [by_hand(stream, False, "all"), by_hand(stream, True, "newest")]
 
 
 def equal(stream: Stream) -> list[Run]:

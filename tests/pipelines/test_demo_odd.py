@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
-from claims.test_first_screen import WORLDS, both, screen
+from claims.test_first_screen import both, screen
 from PIL import Image
 from support.console import driftline
 
@@ -230,4 +230,4 @@ def test_photos_of_the_demo_with_years_drawn_again_within_each_class_do_not_age(
             steps.append(replace(step, splits=splits))
         return replace(photos, steps=steps, sha256=f"again {seed}")
 
-    assert np.mean([bool(SAID.search(screen(again(seed), both)["text"])) for seed in range(WORLDS)]) <= 0.1
+    assert np.mean([bool(SAID.search(screen(again(seed), both)["text"])) for seed in range(200)]) <= 0.05

@@ -19,7 +19,7 @@ from support.helpers import drifting, grouped
 from driftline.curate.core.errors import BadConfig
 from driftline.eval.control import check_draws, controlled
 from driftline.eval.outcomes import find, groups_in
-from driftline.eval.protocols.clear import EqualIid
+from driftline.eval.protocols.clear import EqualIid, HalfStreaming, Streaming
 from driftline.eval.reporting.report import results_of
 from driftline.eval.results import Results
 from driftline.eval.rows import Run, folders
@@ -28,7 +28,7 @@ from driftline.eval.scoring.bands import interval
 from driftline.eval.scoring.net import NO_CONTROL, Net, holm_named, matrix_of, net_of, nets_of, over_samples
 from driftline.eval.scoring.retraining import harder_data, retrain_every, smallest_ageing
 from driftline.eval.scoring.sums import groups_of
-from driftline.eval.visits import Visits, invalid, permuted, visits_of
+from driftline.eval.visits import Visits, halved, invalid, permuted, visits_of
 from driftline.stream_builder.step import Split, Step
 from driftline.stream_builder.stream import Stream
 
@@ -176,6 +176,43 @@ def test_degrees_of_freedom_are_those_of_welch() -> None:
     assert [float(band.low), float(band.high)] == pytest.approx(list(other.confidence_interval()))
 
 
+@pytest.mark.parametrize("value", [0.5, 3.0, 5.0, 12.0])
+def test_an_interval_holds_each_truth_that_the_value_does_not_contradict(value: float) -> None:
+    """The twin: all truths on a grid, with a variance that is linear up to 1.5 times the value."""
+    free, at_zero, at_value = 10, 1.0, 3.0
+    band, p = interval(value, [(at_zero, free)], at=([(at_value, free)], at_value))
+    truths = np.linspace(-5, 20, 100_001)
+    variance = at_zero + (at_value - at_zero) * np.clip(truths / value, 0, 1.5)
+    held = truths[abs(value - truths) <= stats.t.ppf(0.975, free) * np.sqrt(variance)]
+    assert [float(band.low), float(band.high)] == pytest.approx([held.min(), held.max()], abs=1e-3)
+    assert p == pytest.approx(2 * stats.t.sf(value, free))
+
+
+def test_models_that_age_vary_more_with_their_training_samples_than_the_control() -> None:
+    results, (net,) = judged(planted(3, steps=6, turns=0.1, size=1), draws=20)
+    value, low, high = net.said()["points_per_year"].values()
+    assert high - value > 1.2 * (value - low) > 0
+    control = replace(results.control, draws=[draw for draw in results.control.draws if draw.kind != "half"])
+    (net,) = nets_of(results.runs, control, None)
+    assert net.because == "Its control has no models of half the training visits: evaluate again."
+
+
+def test_half_of_the_training_visits_are_whole_visits_of_all_classes() -> None:
+    step = planted(2).steps[0]
+    half = halved(step, np.random.default_rng(0))
+    whole, rest = (np.unique(one["train"].group, return_counts=True) for one in (step, half))
+    assert len(rest[0]) == len(whole[0]) / 2
+    assert set(rest[1]) == set(whole[1]) == {3}
+    shares = [np.bincount(one["train"].y) / len(one["train"]) for one in (step, half)]
+    assert np.abs(shares[0] - shares[1]).max() <= 0.1
+    assert half["test"] is step["test"]
+    full, part = (
+        evaluate(planted(2, steps=3), kind, "nearest-mean").runs[0] for kind in (Streaming(), HalfStreaming())
+    )
+    assert [row.n for row in full.rows] == [row.n for row in part.rows]
+    assert [row.seen for row in full.rows] == [2 * row.seen for row in part.rows]
+
+
 def test_equal_data_is_what_a_method_loses_that_cannot_profit_from_more() -> None:
     stream = planted(4, steps=4, turns=0.2)
     _, (mean, fresh) = judged(stream, ["nearest-mean", Fresh], equal_data=True)
@@ -196,7 +233,7 @@ def test_runs_of_a_control_are_found_again_and_missing_draws_are_shown(tmp_path:
     stream, out = planted(6, steps=4), tmp_path / "runs"
     results = controlled(evaluate(stream, "clear-iid", "nearest-mean", out=out), "nearest-mean", out=out)
     first = {path: path.read_bytes() for path in out.rglob("loss.json")}
-    assert len(first) == 20
+    assert len(first) == 20 + 10
     shutil.rmtree(out / "control" / "within-3")
     (document,) = results_of([out])
     assert "19 of 20 permutations are there" in document["results"][0]["net"].because
@@ -307,7 +344,7 @@ def test_a_control_of_other_sides_is_another_one(tmp_path: Path) -> None:
     for settings in ({}, {"splits": "seeded"}):
         results = evaluate(stream, "clear-iid", "nearest-mean", settings=settings, out=tmp_path)
         controlled(results, "nearest-mean", settings, **how)
-    assert len(list(tmp_path.rglob("loss.json"))) == 10
+    assert len(list(tmp_path.rglob("loss.json"))) == 2 * (5 + 5)
     one, other = results_of([tmp_path])[0]["results"]
     assert [one["net"].draws, other["net"].draws] == [5, 5]
     assert one["net"].ageing.per_year != other["net"].ageing.per_year
