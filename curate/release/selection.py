@@ -164,8 +164,8 @@ def gaps_of(rows: Sequence[Row], group: Sequence[str], splits: Mapping[str, Sequ
     gaps = []
     if (large := facts["too_large"])["groups"]:
         gaps.append(
-            f"{large['groups']:,} groups (an uploader, near-duplicates) with {large['samples']:,} of {len(rows):,} "
-            "images are too large to be tested; they train in every split."
+            f"{large['samples']:,} of {len(rows):,} images train in every split; groups (an uploader, near-duplicates) "
+            f"that are too large to be tested: {large['groups']:,}."
         )
     untested: dict[str, list[str]] = defaultdict(list)
     for name, split in facts["splits"].items():

@@ -74,13 +74,18 @@ def points(value: float | None, signed: bool = False) -> str:
 
 
 def ends(low: float | None, high: float | None) -> str:
-    """An interval in points, "" if it is not known.
+    """An interval in points, "" if it is not known. An end near 0 has as many digits as show on which side it lies.
 
-    >>> ends(0.0312, 0.5), ends(None, None), ends(float("nan"), 0.2)
-    ('3.1 to 50.0', '', '')
+    >>> ends(0.0312, 0.5), ends(-0.00032, 0.004), ends(None, None), ends(float("nan"), 0.2)
+    ('3.1 to 50.0', '−0.03 to 0.4', '', '')
     """
+
+    def end(value: float) -> str:
+        near = 1e-6 < abs(value) < 0.0005
+        return f"{100 * value:.1g}".replace("-", "−") if near else points(value)
+
     known = low is not None and high is not None and not math.isnan(low) and not math.isnan(high)
-    return f"{points(low)} to {points(high)}" if known else ""
+    return f"{end(low)} to {end(high)}" if known else ""
 
 
 def interval(band: Band, at: int | tuple[()] = ()) -> tuple[str, str]:

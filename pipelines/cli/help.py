@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 from typer.core import TyperCommand, TyperGroup
 
 Panel = Literal["Start", "Build", "Label", "Keep", "Release", "Stream", "Evaluate", "Share"]  # in this order
-OF_OPTIONS = ("Arguments", "Input", "Draws", "Paper", "Output", "Options")  # panels, in this order
+OF_OPTIONS = ("Arguments", "Input", "Sampling", "Paper", "Output", "Options")  # panels, in this order
 EXAMPLE = "Example: "
 
 
