@@ -57,7 +57,7 @@ class DelimitedFile:
         self._rest = self._rest.removeprefix(MARK)
         self._line = 0  # lines before `_rest`
         first = self._rest.lstrip(b"\r\n").splitlines()[:1]
-        usual = "\t" if path.suffix.lower() == ".tsv" else max(",;\t|", key=b"".join(first).decode("latin-1").count)
+        usual = "\t" if path.suffix.lower() == ".tsv" else _separator(b"".join(first).decode("latin-1"))
         self.delimiter = delimiter or usual
         self.header: list[str] = []
         rows, _ = self._line_by_line(self._block(), 1)
@@ -211,17 +211,20 @@ def rows_of_lines(
 
 
 def csv_rows(
-    path: Path, needed: Sequence[str], expected: str, way_out: str = "", delimiter: str = ","
+    path: Path, needed: Sequence[str], expected: str, way_out: str = "", delimiter: str = ""
 ) -> Iterator[tuple[int, dict[str, str]]]:
     """(number of the last line, cells by column) of each row of a CSV file in UTF-8 with a header. No row is lost: a
     quote that nothing closes and a row of another length raise BadInput naming the line.
 
-    needed: columns that the file must have. expected, way_out: sentences for messages.
+    needed: columns that the file must have. expected, way_out: sentences for messages. delimiter: "" is the most
+    frequent one of the header.
     """
-    rows = rows_of_lines(io.StringIO(read_text(path, way_out), newline=""), delimiter)
+    text = read_text(path, way_out)
+    delimiter = delimiter or _separator(text.lstrip("\n").partition("\n")[0])
+    rows = rows_of_lines(io.StringIO(text, newline=""), delimiter)
     number = 1
     try:
-        header = next((cells for _, cells in rows if isinstance(cells, list)), [])
+        header = [name.strip() for name in next((cells for _, cells in rows if isinstance(cells, list)), [])]
         for column in needed:
             if column not in header:
                 raise BadInput(f"{path} has no column {column}.", expected, way_out)
@@ -235,6 +238,10 @@ def csv_rows(
             yield number, dict(zip(header, cells, strict=True))
     except csv.Error as error:
         raise BadInput(f"{path}, after line {number}: not a CSV row ({reason(error)}).", expected, way_out) from None
+
+
+def _separator(header: str) -> str:
+    return max(",;\t|", key=header.count)
 
 
 def _quoted(record: list[str], waiting: deque[str], rest: Iterator[str], delimiter: str) -> tuple[list[str], bool]:

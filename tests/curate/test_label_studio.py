@@ -105,6 +105,23 @@ def test_a_project_exported_with_numbers_and_with_addresses_is_counted_once(tmp_
 
 
 @pytest.mark.parametrize(
+    "again",
+    [
+        {"completed_by": 3.0},
+        {"completed_by": "3"},
+        {"completed_by": {"id": 3, "email": ""}},
+        {"completed_by": {"id": 3, "email": "A@x.example"}},
+        {"created_at": "2026-03-01T08:00:00.000000Z"},
+        {"created_at": "2026-03-01T09:00:00+01:00", "completed_by": {"id": 3, "email": "a@x.example"}},
+    ],
+)
+def test_a_project_exported_twice_has_each_person_once(tmp_path: Path, again: dict[str, Any]) -> None:
+    numbers = [one(3, "bus", 1, 7), one(4, "car", 1, 8)]
+    exported(tmp_path, a=numbers, b=[numbers[0] | again, numbers[1]], c=[numbers[0] | {"completed_by": "a@X.example"}])
+    assert sorted(votes(tmp_path)) == [("i1", ["bus"]), ("i1", ["car"])]
+
+
+@pytest.mark.parametrize(
     ("other", "votes_of"),
     [
         (one(3, "car", 5, 8), None),

@@ -45,6 +45,7 @@ ANSWERS = pa.schema(
         ("fault", pa.string()),
     ]
 )
+SECONDS = r"[0-9]{1,9}(\.[0-9]{1,9})?"
 LONGEST = 10_000  # characters of a Python list of labels
 KEY = "workers.key"
 LABEL_STUDIO = "label-studio "  # begins the names of its people
@@ -142,12 +143,12 @@ def uncounted(lines: Sequence[Line], batch: Mapping[str, Any], key: str) -> str:
     for reason, n in counts.most_common():
         first = next(row for row in faulty if row["fault"] == reason)
         size = f" ({n:,})" if len(counts) > 1 else ""
-        reasons.append(f"{reason}{size}, first {'|'.join(first['labels'])!r} in {Path(first['place']).name}")
+        reasons.append(f"{reason}{size}, first {first['said']!r} in {Path(first['place']).name}")
     return f"{len(rows):,} read, {len(faulty):,} do not count: {'; '.join(reasons)}" if faulty else ""
 
 
 def _rows_of(lines: Sequence[Line], batch: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-    """The rows of `read_answers`, with `place` and `number` of their lines."""
+    """The rows of `read_answers`, with `place` and `number` of their lines, and what is `said` there."""
     rows: list[dict[str, Any]] = []
     allowed = {*batch["concepts"], NONE}
     forms: dict[str, list[str]] = {}
@@ -180,18 +181,19 @@ def _rows_of(lines: Sequence[Line], batch: Mapping[str, Any], key: str) -> list[
             reason = "contradiction"
         if worker not in hashes:
             hashes[worker] = worker if worker.startswith(JUDGE) else hashed(worker, key)
-        seconds = (line.get("WorkTimeInSeconds") or "").strip()
+        seconds = line.get("WorkTimeInSeconds") or ""
         rows.append(
             {
                 "place": place,
                 "number": number,
+                "said": _said(line) if reason == "unreadable" else "|".join(sorted(labels)),
                 "item": item,
                 "id": batch["items"][item],
                 "worker": hashes[worker],
                 "assignment": line.get("AssignmentId") or None,
                 "labels": sorted(labels),
                 "sensitive": sensitive,
-                "seconds": int(seconds) if re.fullmatch("[0-9]{1,9}", seconds) else None,
+                "seconds": round(float(seconds)) if re.fullmatch(SECONDS, seconds) else None,
                 "time": _time(line),
                 "fault": reason,
                 "rank": -(_time(line) or 0) if worker.startswith(LABEL_STUDIO) else 0,
@@ -208,8 +210,12 @@ def _rows_of(lines: Sequence[Line], batch: Mapping[str, Any], key: str) -> list[
     return rows
 
 
+def _said(line: Mapping[str, str]) -> str:
+    return "; ".join(cell for name, cell in line.items() if name.startswith("Answer.") and cell)[:60]
+
+
 def _form(label: str) -> str:
-    return " ".join(label.split()).casefold()
+    return re.sub(r"^(\d+)\.0$", r"\1", " ".join(label.split()).casefold())
 
 
 def _annotations(lines: Sequence[Line]) -> Iterator[Version]:
@@ -221,10 +227,12 @@ def _annotations(lines: Sequence[Line]) -> Iterator[Version]:
     exported: dict[tuple[str, ...], list[Version]] = {}
     of_number: dict[tuple[str, str], list[Version]] = {}
     for number, (place, line) in enumerate(lines):
-        worker = re.sub(r"^(\d+)\.0$", r"\1", (line.get("WorkerId") or line.get("Turkle.Username") or "").strip())
+        worker = line.get("WorkerId") or line.get("Turkle.Username") or ""
+        worker = re.sub(rf"^({LABEL_STUDIO})?(\d+)\.0$", r"\1\2", worker)
+        assignment, created = line.get("AssignmentId") or "", line.get(CREATED, "")
         if worker.casefold() in NOTHING:  # of no known person: each answer stands alone
-            worker = f"nobody {line.get('AssignmentId') or place}"
-        annotation = line["Input.item"], line.get("AssignmentId") or "", line.get(CREATED, "")
+            worker = f"nobody {place if assignment.casefold() in NOTHING else assignment}"
+        annotation = line["Input.item"], assignment, str(_moment(created) or created)
         version = Version(number, worker, place, line, annotation)
         if not (worker.startswith(LABEL_STUDIO) and annotation[1]):
             yield version
@@ -269,16 +277,21 @@ def _refuse_two_people(versions: Sequence[Version]) -> None:
 
 
 def _time(line: Mapping[str, str]) -> float | None:
-    """When an answer was given: the time that MTurk (`Thu Oct 09 07:30:20 PDT 2025`) or Label Studio (ISO 8601) wrote,
-    or the number of the screen of `annotate`. Times of one file have one zone, which does not change their order."""
-    text = (line.get("SubmitTime") or "").strip()
+    """When an answer was given, or the number of the screen of `annotate`."""
+    return _moment(line.get("SubmitTime") or "")
+
+
+def _moment(text: str) -> float | None:
+    """The seconds of a time that MTurk (`Thu Oct 09 07:30:20 PDT 2025`, whose zone is left out: a file has one) or
+    Label Studio (ISO 8601) wrote, or of a number."""
     if re.fullmatch("[0-9]{1,15}", text):
         return float(text)
     words = text.split()
     try:
         if len(words) == 6:
             return datetime.strptime(" ".join([*words[:4], words[5], "+0000"]), "%a %b %d %H:%M:%S %Y %z").timestamp()
-        return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+        moment = datetime.fromisoformat(text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         return None
 
@@ -298,7 +311,7 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
                 "Expected the workers' answers.",
                 "This may be the batch and not its results.",
             )
-        yield number, line
+        yield number, {column: cell.strip() for column, cell in line.items()}
 
 
 def _answer(line: Mapping[str, str]) -> tuple[set[str], bool]:
@@ -307,7 +320,7 @@ def _answer(line: Mapping[str, str]) -> tuple[set[str], bool]:
         document = json.loads(text)
         return {_text(label) for label in _from_json(document)}, _sensitive_in(document)
     labels: set[str] = set()
-    if text := line.get("Answer.labels", "").strip():
+    if text := line.get("Answer.labels"):
         if text.startswith("["):
             labels |= {_text(str(v)) for v in ast.literal_eval(text[:LONGEST])}
         else:

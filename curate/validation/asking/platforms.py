@@ -10,6 +10,7 @@ from xml.sax.saxutils import quoteattr
 
 from driftline.curate.core.atomic_io import json_value, write_json, write_text
 from driftline.curate.core.errors import BadInput
+from driftline.curate.foreign.cells import NOTHING
 from driftline.curate.foreign.documents import read_text
 from driftline.curate.retrieval.settings import Concept
 from driftline.curate.validation.asking.batches import COLUMNS, CREATED, NONE, marketplace_csv, question_html
@@ -134,9 +135,10 @@ def _author_of(annotation: Mapping[str, Any]) -> str:
     who = annotation.get("completed_by")
     if isinstance(who, dict):
         who = who.get("email") or who.get("id")
-    if who is None:  # the account was deleted: of two such answers nobody can say that one person gave both
-        who = f"annotation {annotation.get('id')}"
-    return f"label-studio {who}"
+    name = str(who).strip().casefold()  # an address has no case
+    if name in NOTHING:  # the account was deleted: of two such answers nobody can say that one person gave both
+        name = f"annotation {annotation.get('id')}"
+    return f"label-studio {name}"
 
 
 def _line(data: Mapping[str, str], annotation: Mapping[str, Any]) -> dict[str, str]:
