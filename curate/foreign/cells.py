@@ -18,6 +18,7 @@ NO_LABEL = ("-1", "-100")  # numbers of classes that are no label [WILDS; ignore
 TRUE, FALSE = ("true", "yes", "1", "1.0", "t", "y", "on"), ("false", "no", "0", "0.0", "f", "n", "off")
 NUMBER = r"^[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?$"
 TEXTS = (pa.string(), pa.large_string())
+ROUNDED = r"^[+-]?\d([.,]\d+)?[Ee]\+\d{2,3}$"  # as spreadsheets write large numbers
 
 
 def is_nothing(column: pa.ChunkedArray, words: Collection[str] = NOTHING) -> pa.ChunkedArray:
@@ -42,11 +43,12 @@ def text(column: pa.ChunkedArray, name: str, words: Collection[str] = NOTHING, r
     """(N,) texts as they are written, without blanks around them; whole floats without `.0`; nothing is null.
 
     name: of the column, in messages. words: texts that are nothing. row: number of the first row. Raises BadInput for
-    records, lists of several, and bytes that are not UTF-8.
+    records, lists of several, bytes that are not UTF-8, and floats too large to have all their digits.
     """
     column = flat(column, name, row)
     if pa.types.is_floating(column.type):
-        whole = pc.and_(pc.equal(pc.floor(column), column), pc.less(pc.abs(column), 2.0**53))
+        _refuse_rounded(pc.and_(pc.greater_equal(pc.abs(column), 2.0**53), pc.is_finite(column)), column, name, row)
+        whole = pc.and_(pc.equal(pc.floor(column), column), pc.is_finite(column))
         number = pc.if_else(whole, column, 0).cast(pa.int64()).cast(pa.string())
         column = pc.if_else(whole, number, pc.if_else(pc.is_nan(column), None, column).cast(pa.string()))
     elif column.type != pa.string():
@@ -55,6 +57,8 @@ def text(column: pa.ChunkedArray, name: str, words: Collection[str] = NOTHING, r
             column = (column.cast(pa.timestamp(kind.unit)) if pa.types.is_timestamp(kind) else column).cast(pa.string())
         except pa.ArrowNotImplementedError:
             raise BadInput(f"{name} holds values of the type {kind}.", "Expected text.") from None
+        if pa.types.is_decimal(kind):
+            column = pc.replace_substring_regex(column, r"\.0+$", "")
     column = pc.utf8_trim_whitespace(column)
     nothing = _is_word(column, words)
     return pc.if_else(pa.array(nothing), None, column) if nothing.sum() > column.null_count else column
@@ -64,6 +68,23 @@ def whole_numbers(cells: pa.ChunkedArray) -> pa.ChunkedArray:
     """(N,) texts of ids or classes: `1.0`, as tables with empty cells write it, is 1."""
     some = pc.any(pc.ends_with(cells, ".0")).as_py()
     return pc.replace_substring_regex(cells, r"^([+-]?\d+)\.0$", r"\1") if some else cells
+
+
+def ids(column: pa.ChunkedArray, name: str, row: int = 1) -> pa.ChunkedArray:
+    """(N,) ids as `text` and `whole_numbers`. Raises as `text`, and BadInput for those that a spreadsheet rounded."""
+    cells = text(column, name, row=row)
+    if pc.any(pc.match_substring(cells, "+")).as_py():
+        _refuse_rounded(pc.match_substring_regex(cells, ROUNDED), cells, name, row)
+    return whole_numbers(cells)
+
+
+def _refuse_rounded(rounded: pa.ChunkedArray, column: pa.ChunkedArray, name: str, row: int) -> None:
+    if (place := pc.index(pc.fill_null(rounded, False), True).as_py()) >= 0:
+        raise BadInput(
+            f"{name} is {column[place]} in row {row + place:,}: a spreadsheet or float column rounded it.",
+            "Expected all digits, since several values may have been rounded to the same one.",
+            "Export the table again with this column as text, or choose another column.",
+        )
 
 
 def number(column: pa.ChunkedArray, name: str, row: int = 1) -> pa.ChunkedArray:
@@ -125,6 +146,12 @@ def is_number(kind: pa.DataType) -> bool:
 def flat(column: pa.ChunkedArray, name: str, row: int = 1) -> pa.ChunkedArray:
     """The column without dictionaries and lists of one, and bytes as text. Raises as `text`."""
     kind = column.type
+    if isinstance(kind, pa.BaseExtensionType):
+        if kind.extension_name == "arrow.uuid":
+            return pa.chunked_array([[cell and str(cell) for cell in column.to_pylist()]], pa.string())
+        column, kind = column.cast(kind.storage_type), kind.storage_type
+    if pa.types.is_fixed_size_binary(kind):
+        column, kind = column.cast(pa.binary()), pa.binary()
     if pa.types.is_dictionary(kind):
         column, kind = column.cast(kind.value_type), kind.value_type
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):

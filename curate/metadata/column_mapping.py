@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from driftline.curate.core.errors import BadInput
 from driftline.curate.foreign import cells, time_cells
 from driftline.curate.foreign.cells import NO_LABEL, NOTHING
 from driftline.curate.foreign.delimited import Fault
@@ -23,10 +22,10 @@ from driftline.curate.metadata.schema import as_mask, records_with, whole
 SURVEYED = ("uploaded", "until", "taken", "label", "licence", "id")
 TIME_FAULTS = {"until": "bad_upload_time", "uploaded": "bad_upload_time", "taken": "bad_capture_time"}
 DEGREES = {"longitude": 180.0, "latitude": 90.0}
+TEXTS = ("label", "licence")  # of which names are counted
 WHOLE = ("id", "user", "label")  # of which 1.0 is 1
 LONGEST_TEXT = 1 << 16  # bytes of a cell
 LONGEST_TITLE = 2000  # characters of a title or caption that are kept
-ROUNDED = r"^[+-]?\d([.,]\d+)?[Ee]\+\d{2,3}$"  # as spreadsheets write large numbers
 SHOWN = 10  # notes
 
 
@@ -50,21 +49,21 @@ def survey(
     unit, time_format: of times, as `TableSource` has them. name: of the table, in messages. Raises BadInput for numbers
     that are no plausible times, as `TimeColumn.whole` for times that cannot be read, and for ids that a spreadsheet
     rounded."""
-    labels, licences = Counter[str](), Counter[str]()
+    counts, nothing = {role: Counter[str]() for role in TEXTS}, dict[str, tuple[int, str]]()
     way_out = f"Set collection.time_format, or time_unit to one of {', '.join(get_args(TimeUnit)[1:])}."
     times = {role: TimeColumn(f"{name}: {role}", unit, way_out, time_format) for role in TIME_FAULTS if role in columns}
     row = 1
     for table in tables:
         for role, column in times.items():
             column.add(_readable(table[columns[role]]))
-        if "label" in columns:
-            counted = pc.value_counts(_text(_readable(table[columns["label"]]), "label")).to_pylist()
-            labels.update({count["values"]: count["counts"] for count in counted if count["values"] is not None})
-        if "licence" in columns and licence_names is None:
-            counted = pc.value_counts(_text(_readable(table[columns["licence"]]), "licence")).to_pylist()
-            licences.update({c["values"]: c["counts"] for c in counted if c["values"] and c["values"].isdecimal()})
-        if "id" in columns:
-            _refuse_rounded(_readable(table[columns["id"]]), name, row)
+        for role in (role for role in (*TEXTS, "id") if role in columns):
+            column = _readable(table[columns[role]])
+            texts = cells.ids(column, f"{name}: id", row) if role == "id" else _text(column, role)
+            if role in TEXTS:
+                counted = pc.value_counts(texts).to_pylist()
+                counts[role].update({c["values"]: c["counts"] for c in counted if c["values"] is not None})
+            if texts.null_count > column.null_count and len(words := _words(column, texts)):
+                nothing[role] = nothing.get(role, (0, ""))[0] + len(words), str(cells.shown(words[0]))[:60]
         row += len(table)
     read = {role: column.whole() for role, column in times.items()}
     notes = [
@@ -73,10 +72,12 @@ def survey(
         for role, (_, bad) in read.items()
         if bad.count
     ]
-    if licences:
+    notes += [f"{role} is nothing in {n:,} rows, such as {word!r}." for role, (n, word) in nothing.items()]
+    licences = Counter({text: n for text, n in counts["licence"].items() if text.isdecimal()})
+    if licences and licence_names is None:
         way_out = "if they are Flickr's, set collection.licence_names: flickr; else write names"
         notes.append(f"licence is a number in {licences.total():,} rows, such as {min(licences)}: {way_out}.")
-    notes += cells.alike({label: f"{photos:,} photos" for label, photos in labels.items()})
+    notes += cells.alike({label: f"{photos:,} photos" for label, photos in counts["label"].items()})
     return Reading({role: all_rows for role, (all_rows, _) in read.items()}, tuple(notes[:SHOWN]), licence_names)
 
 
@@ -198,6 +199,13 @@ def _readable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     )
 
 
+def _words(column: pa.ChunkedArray, texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The cells of a column that state nothing by a word, a number or NaN. texts: what they mean."""
+    column = cells.flat(column, "")
+    empty = column.is_null() if column.type not in cells.TEXTS else cells.is_nothing(column, ("",))
+    return column.filter(pc.and_(texts.is_null(), pc.invert(empty)))
+
+
 def _text(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     if name in ("title", "caption") and pa.types.is_list(column.type):  # of several, the first
         column = pc.list_element(pc.if_else(pc.greater(pc.list_value_length(column), 0), column, None), 0)
@@ -206,16 +214,3 @@ def _text(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     if name in ("title", "caption") and (pc.max(pc.binary_length(column)).as_py() or 0) > LONGEST_TITLE:
         return pc.utf8_slice_codeunits(column, 0, LONGEST_TITLE)
     return cells.whole_numbers(column) if name in WHOLE else column
-
-
-def _refuse_rounded(column: pa.ChunkedArray, name: str, row: int) -> None:
-    if pa.types.is_floating(column.type):
-        rounded = pc.and_(pc.greater_equal(pc.abs(column), 2.0**53), pc.is_finite(column))
-    else:
-        rounded = pc.match_substring_regex(cells.text(column, "id"), ROUNDED)
-    if (place := pc.index(pc.fill_null(rounded, False), True).as_py()) >= 0:
-        raise BadInput(
-            f"{name}: row {row + place:,} has the id {column[place]}: a spreadsheet or float column rounded it.",
-            "Expected ids with all their digits, since several photos may have the same rounded id.",
-            "Export the table again with this column as text, or choose another column for collection.columns.id.",
-        )

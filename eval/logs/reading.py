@@ -44,14 +44,18 @@ class Names:
 
     number: dict[str, int] = field(default_factory=dict)
 
-    def codes(self, column: pa.ChunkedArray, name: str, of_classes: bool, row: int) -> npt.NDArray[np.int32]:
-        """(N,) the number of each text; `NONE`: no text. of_classes: words for nothing may be names."""
-        words = ("",) if of_classes else NOTHING
-        if pa.types.is_nested(column.type):
+    def codes(self, column: pa.ChunkedArray, name: str, role: str, row: int) -> npt.NDArray[np.int32]:
+        """(N,) the number of each text; `NONE`: no text. Words for nothing may be names of classes."""
+        words = ("",) if role in CLASS_OF else NOTHING
+        if not pa.types.is_primitive(column.type) and column.type not in cells.TEXTS:
             column = cells.text(column, name, words, row)
         coded = column.combine_chunks().dictionary_encode("encode")
-        texts = cells.text(pa.chunked_array([coded.dictionary]), name, words, row)
-        texts = cells.whole_numbers(texts) if of_classes else texts
+        try:
+            texts = cells.text(pa.chunked_array([coded.dictionary]), name, words)
+        except BadInput:
+            cells.text(column, name, words, row)  # names the row
+            raise
+        texts = texts if role == "version" else cells.whole_numbers(texts)
         number = [
             NONE if text is None else self.number.setdefault(text, len(self.number)) for text in texts.to_pylist()
         ]
@@ -275,11 +279,11 @@ def _table(
                 if role in TIMES:
                     times[role].add(column)
                 elif role == "id":
-                    parts[role].append(_hashes(cells.whole_numbers(cells.text(column, name, row=row))))
+                    parts[role].append(_hashes(cells.ids(column, name, row)))
                 elif role == "score":
                     parts[role].append(_scores(cells.number(column, name, row), what))
                 else:
-                    parts[role].append(files.names[CLASS_OF.get(role, role)].codes(column, name, role in CLASS_OF, row))
+                    parts[role].append(files.names[CLASS_OF.get(role, role)].codes(column, name, role, row))
             row += len(table)
     pa.default_memory_pool().release_unused()
     if faults:

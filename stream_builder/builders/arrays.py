@@ -6,11 +6,14 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from driftline.curate.core.errors import BadArray, BadInput, reason
 from driftline.curate.core.times import count_of
 from driftline.curate.foreign.arrays import moments_of, read_arrays
+from driftline.curate.foreign.cells import NO_LABEL, NOTHING
 from driftline.curate.foreign.limits import CLASSES
+from driftline.stream_builder.importers.dated import groups_of, label_times, times_of
 from driftline.stream_builder.rows import Rows, check_ids, labelled, periods_of, stepped
 from driftline.stream_builder.splitting import FACT, KEPT
 from driftline.stream_builder.step import check
@@ -110,7 +113,7 @@ def _samples_of(arrays: Mapping[str, Array], what: str) -> tuple[Split, list[str
     if "label_time" in arrays and "time" not in arrays:
         raise BadInput(f"{what}: label_time is there, and time is missing.", "Expected both, or neither.")
     columns: dict[str, Any] = {"test_in": arrays.get("test_in")}
-    columns["group"] = arrays["group"].astype(np.str_) if "group" in arrays else None
+    columns["group"] = groups_of(_column(arrays["group"]), f"{what}: group") if "group" in arrays else None
     columns |= _times(arrays["time"], arrays.get("label_time"), what) if "time" in arrays else {}
     return Split(x, y, arrays.get("id", np.arange(n)).astype(np.str_), **columns), classes
 
@@ -139,9 +142,11 @@ def _labels(arrays: Mapping[str, Array], what: str) -> tuple[Array, list[str]]:
     declared = [str(c) for c in arrays["classes"].ravel()] if "classes" in arrays else None
     if y.dtype.kind in "US" and y.ndim == 1:
         names = y.tolist()
-        if wrong := [i for i, name in enumerate(names) if declared is not None and name not in declared]:
-            expected = f"Expected one of {', '.join(declared or ())}."
-            raise BadArray(f"{what}: y is {names[wrong[0]]!r} at index {wrong[0]}.", expected)
+        words = {name for name in set(names) if name.strip().casefold() in (*NOTHING, *NO_LABEL)}
+        if wrong := words if declared is None else set(names) - set(declared):
+            expected = "a name, or `classes` with this one" if declared is None else f"one of {', '.join(declared)}"
+            place = next(i for i, name in enumerate(names) if name in wrong)
+            raise BadArray(f"{what}: y is {names[place]!r} at index {place}.", f"Expected {expected}.")
         return labelled(names, declared)
     if y.dtype.kind not in "iu":
         raise BadArray(f"{what}: y has dtype {y.dtype}.", "Expected integers from 0, or names of classes.")
@@ -176,25 +181,23 @@ def _array(values: Any) -> Array:
 
 def _times(time: Array, label_time: Array | None, what: str) -> dict[str, npt.NDArray[np.int64]]:
     """The arrays in seconds: time and, if there is one, label_time."""
-    import pyarrow as pa
-
-    from driftline.stream_builder.importers.dated import label_times, times_of
 
     def row_of(row: int) -> str:
         return f"{what}, index {row}"
 
-    def column(array: Array) -> pa.ChunkedArray:
-        """The values; as texts if they are of several kinds."""
-        try:
-            return pa.chunked_array([pa.array(array, from_pandas=True)])
-        except (pa.ArrowException, TypeError, ValueError):
-            return pa.chunked_array([[None if value is None else str(value) for value in array.tolist()]])
-
-    times = column(time)
+    times = _column(time)
     seconds = {"time": times_of(times, row_of)}
     if label_time is not None:
-        seconds["label_time"] = label_times(column(label_time), times, seconds["time"], row_of)
+        seconds["label_time"] = label_times(_column(label_time), times, seconds["time"], row_of)
     return seconds
+
+
+def _column(array: Array) -> pa.ChunkedArray:
+    """The values; as texts if they are of several kinds."""
+    try:
+        return pa.chunked_array([pa.array(array, from_pandas=True)])
+    except (pa.ArrowException, TypeError, ValueError):
+        return pa.chunked_array([[None if value is None else str(value) for value in array.tolist()]])
 
 
 def _sides(split: Array, what: str) -> Array:

@@ -23,6 +23,7 @@ from driftline.stream_builder.importers.dated import (
     column_of,
     filled,
     groups_of,
+    ids_of,
     label_times,
     labels_of,
     table_of,
@@ -251,7 +252,7 @@ def timed_table(
         return texts_of(table[name], row_of, name)
 
     def row_of(row: int) -> str:
-        return f"{what}, row {row}"
+        return f"{what}, row {row + 1}"
 
     def has(*roles: str) -> bool:
         return any(role in asked or role in table.column_names for role in roles)
@@ -276,7 +277,7 @@ def timed_table(
         raise BadInput(f"{what} has no column path.", "Expected one, --x COLUMN or --features FILE.npy.")
     name = column("group", "user") if has("group", "user") else None
     group = None if name is None else numbered(groups_of(table[name], name))
-    ids = np.array(texts(column("id")) if has("id") else range(len(y)), np.str_)
+    ids = np.array(ids_of(table[column("id")], row_of, column("id")) if has("id") else range(len(y)), np.str_)
     if has("id"):
         check_ids(ids, what, row_of)
     samples = Split(x, y, ids, time, group, label_time=late)

@@ -152,10 +152,10 @@ def _table(path: Path, options: Options, names: dict[str, Any]) -> Samples:
     def decoded(row: int, data: Any) -> Array:
         data = data.get("bytes") if isinstance(data, dict) else data
         if not isinstance(data, bytes):
-            raise BadInput(f"{path}, row {row}: {type(data).__name__}.", "Expected the bytes of an image.")
-        with open_image(data, f"{path}, row {row}:") as image:
+            raise BadInput(f"{path}, row {row + 1}: {type(data).__name__}.", "Expected the bytes of an image.")
+        with open_image(data, f"{path}, row {row + 1}:") as image:
             if image.mode != "RGB":
-                raise BadInput(f"{path}, row {row}: an image of mode {image.mode}.", "Expected RGB.")
+                raise BadInput(f"{path}, row {row + 1}: an image of mode {image.mode}.", "Expected RGB.")
             return np.asarray(as_rgb(image))
 
     with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1)) as pool:

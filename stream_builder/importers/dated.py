@@ -152,6 +152,11 @@ def texts_of(column: pa.ChunkedArray, row_of: RowOf, name: str, nothing: Collect
     return list(filled(cells.whole_numbers(cells.text(column, name, nothing)), row_of, name).to_pylist())
 
 
+def ids_of(column: pa.ChunkedArray, row_of: RowOf, name: str) -> list[str]:
+    """Ids as `texts_of`, of which none was rounded."""
+    return list(filled(cells.ids(column, name), row_of, name).to_pylist())
+
+
 def labels_of(column: pa.ChunkedArray, row_of: RowOf, name: str, nothing: Collection[str] = NOTHING) -> list[str]:
     """Labels as texts; -1 and -100 are none, as `texts_of` for nothing."""
     return texts_of(column, row_of, name, (*nothing, *NO_LABEL))

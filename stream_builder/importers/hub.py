@@ -70,7 +70,7 @@ def from_hub(
 
     def what(row: int) -> str:
         shard, _, number = reader.ids[row].rpartition("-")
-        return f"{name}, {shard}, row {number}"
+        return f"{name}, {shard}, row {int(number) + 1}"
 
     seconds = times_of(table["time"], what, time_unit)
     late = label_times(table["label_time"], table["time"], seconds, what, time_unit) if label_time else None
@@ -126,12 +126,14 @@ class _Reader:
                 else:
                     texts = columns["x"].to_pylist()
                     if bad := [i for i, text in enumerate(texts) if not isinstance(text, str)]:
-                        problem = f"{name}, row {row + bad[0]}: {self.columns['x']} is {type(texts[bad[0]]).__name__}."
+                        problem = (
+                            f"{name}, row {row + bad[0] + 1}: {self.columns['x']} is {type(texts[bad[0]]).__name__}."
+                        )
                         raise BadInput(problem, "Expected text in every row.")
                     columns["x"] = pa.array(texts, pa.large_string())
                 if classes and pa.types.is_integer(columns["label"].type):
                     what = f"{name}: {self.columns['label']}"
-                    columns["label"] = named_classes(columns["label"], classes, what, row)
+                    columns["label"] = named_classes(columns["label"], classes, what, row + 1)
                 self.tables.append(pa.table(columns))
                 self.ids += [f"{name}-{row + i}" for i in range(len(batch))]
                 self.sides += [side] * len(batch)
@@ -143,7 +145,7 @@ class _Reader:
         data = pc.struct_field(samples, "bytes").cast(pa.large_binary()) if has else pa.nulls(len(samples), BINARY[0])
         sizes = pc.fill_null(pc.binary_length(data), 0).to_numpy(zero_copy_only=False)
         if not sizes.all():
-            problem = f"{name}, row {row + int(sizes.argmin())}: {self.columns['x']} has no bytes."
+            problem = f"{name}, row {row + int(sizes.argmin()) + 1}: {self.columns['x']} has no bytes."
             raise BadInput(problem, "Expected the image inside the dataset, not a path.")
         if not len(sizes):
             return

@@ -1,7 +1,10 @@
 """What a cell means is the same in photo tables, logs of a service and tables of streams, in each kind of file."""
 
+import csv
+import decimal
 import json
 import re
+import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import product
@@ -16,11 +19,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import driftline as dl
-from driftline.curate.core.errors import BadInput
+from driftline.curate.core.errors import BadArray, BadInput
 from driftline.curate.core.times.dates import seconds_of
+from driftline.curate.foreign.cells import NOTHING
 from driftline.curate.sources.table import Delimited, Parquet, TableSource
+from driftline.curate.validation.answers.answers import read_answers, read_lines
 from driftline.eval.logs import age as service_log
 from driftline.eval.logs.reading import Log, read_log
+from driftline.stream_builder.builders.arrays import from_arrays
 from driftline.stream_builder.builders.table import from_table
 from driftline.stream_builder.importers.hub import from_hub
 
@@ -109,6 +115,178 @@ def test_a_cell_means_the_same_at_every_door(rule: str, door: str, kind: str, tm
             read(door, kind, tmp_path, role, values)
         return
     assert read(door, kind, tmp_path, role, values) == list(means)
+
+
+UUID = uuid.UUID(int=2**127 + 5)
+PLACES = [
+    *(("photos", role) for role in ("label", "user", "title", "licence")),
+    *product(("log", "frame"), ("label", "prediction", "version", "group")),
+    *product(("labels", "table", "table frame", "hub", "arrays", "answers"), ["label"]),
+]
+WORDS = ["cat", *NOTHING, " NaN ", "007", "01", "1e3", "true", "no", " dog "]
+MEANT: dict[str, tuple[pa.Array, list[str | None]]] = {
+    "words": (pa.array(WORDS), ["cat", *[None] * (len(NOTHING) + 1), "007", "01", "1e3", "true", "no", "dog"]),
+    "texts": (pa.array(["007", "true", "1e3", " x "], pa.large_string()), ["007", "true", "1e3", "x"]),
+    "views": (pa.array(["007", "no"], pa.string_view()), ["007", "no"]),
+    "floats": (pa.array([1.0, 2.0**52, float("nan"), None]), ["1", str(2**52), None, None]),
+    "half floats": (pa.array([1, 0], pa.float16()), ["1", "0"]),
+    "decimals": (pa.array([decimal.Decimal("1.000"), decimal.Decimal("2.5")], pa.decimal128(9, 3)), ["1", "2.500"]),
+    "large numbers": (pa.array([2**63 + 1, None], pa.uint64()), [str(2**63 + 1), None]),
+    "truths": (pa.array([True, False]), ["true", "false"]),
+    "bytes": (pa.array(["Zoë".encode(), b"a"]), ["Zoë", "a"]),
+    "some kinds": (pa.array(["b", "nan", "b"]).dictionary_encode(), ["b", None, "b"]),
+    "kinds of bytes": (pa.array([b"b", b"a"]).dictionary_encode(), ["b", "a"]),
+    "lists of one": (pa.array([["a"], [], None]), ["a", None, None]),
+    "UUIDs": (pa.array([UUID.bytes], pa.uuid()), [str(UUID)]),
+    "nulls": (pa.array([None, "a"]), [None, "a"]),
+}
+REFUSED: dict[str, tuple[pa.Array, str]] = {
+    "lists of several": (pa.array([["a"], ["a", "b"]]), "lists, of up to 2"),
+    "records": (pa.array([{"a": 1}, {"a": 2}]), "records"),
+    "bytes that are no text": (pa.array([b"a", b"a", b"\xff"]), "not UTF-8 in row 3"),
+    "rounded numbers": (pa.array([1.0, 1.0, 2.0**60]), r"is 1.15\S+ in row 3: .* rounded"),
+}
+
+
+def names(door: str, folder: Path, role: str, column: pa.Array) -> list[str | None]:
+    """Of each row, the name in a column of a Parquet file, a table in memory, arrays, or results of annotators."""
+    n = len(column)
+    rows = rows_of("id", [f"p{i}" for i in range(n)])
+    base = {name: [row[name] for row in rows] for name in rows[0]} | {"text": [f"t{i}" for i in range(n)]}
+    base["score"] = [i / 100 for i in range(n)]
+    cells = pa.table(base | {role: column})
+    path = folder / "t.parquet"
+    if door == "answers":
+        lines = [f'b,i{i},w,"{"" if cell is None else cell}"\n' for i, cell in enumerate(column.to_pylist())]
+        (folder / "a.csv").write_text("Input.batch,Input.item,WorkerId,Answer.labels\n" + "".join(lines))
+        batch = {"items": {f"i{i}": f"p{i}" for i in range(n)}, "concepts": ["cat", "dog", "007", "01", "1e3", "true"]}
+        batch["concepts"] += ["no", "x", "1", "0", str(2**52), "2.500", str(2**63 + 1), "false", str(UUID), "b", "a"]
+        found = read_answers(read_lines([folder / "a.csv"])["b"], batch, "key").to_pylist()
+        return [
+            row["labels"][0] if row["labels"] else None for row in sorted(found, key=lambda row: int(row["id"][1:]))
+        ]
+    pq.write_table(cells, path)
+    if door == "photos":
+        columns = {"url": "url", "uploaded": "time", role: role}
+        return records(Parquet(path=path, columns=columns), role)
+    if door in ("log", "frame", "labels"):
+        late = cells.select(["id", "label"]) if door == "labels" else None
+        log = read_log([path if door == "log" else cells.drop_columns(["label"] * (door == "labels"))],
+                       labels=[] if late is None else [late])  # fmt: skip
+        if role == "group":
+            assert log.group is not None
+        numbers, texts = {"version": (log.version, log.versions), "group": (log.group, log.groups)}.get(
+            role, (getattr(log, role), log.classes)
+        )
+        means: list[str | None] = [None] * n
+        for score, number in zip(log.score.tolist(), numbers.tolist(), strict=True):  # type: ignore[union-attr]
+            means[round(100 * score)] = texts[number] if number >= 0 else None
+        return means
+    if door == "hub":
+        stream: Any = from_hub(folder, "time", "label", "text", test_share=0)
+    elif door == "arrays":
+        stream = from_arrays({"x": np.arange(n)[:, None], "y": np.array(column.to_pylist())}, test_share=0)
+    else:
+        stream = from_table(path if door == "table" else cells, x="text", period=1, test_share=0)
+    split = stream.flat("train")
+    return [stream.classes[k] for _, k in sorted(zip(split.x.tolist(), split.y.tolist(), strict=True))]
+
+
+@pytest.mark.parametrize(
+    ("door", "role", "rule"),
+    [(*place, rule) for place, rule in product(PLACES, MEANT)
+     if place[0] not in ("answers", "arrays") or pa.types.is_string(MEANT[rule][0].type)],
+)  # fmt: skip
+def test_a_name_is_the_same_in_every_column(rule: str, door: str, role: str, tmp_path: Path) -> None:
+    column, means = MEANT[rule]
+    if None in means and door in ("table", "table frame", "hub", "arrays"):
+        words = rf"row {means.index(None) + 1}: label is empty|index {means.index(None)}"
+        with pytest.raises((BadInput, BadArray), match=words):
+            names(door, tmp_path, role, column)
+        return
+    if (door, rule) == ("answers", "words"):  # where it is an option
+        means = [word if word == "none" else means[i] for i, word in enumerate(WORDS)]
+    assert names(door, tmp_path, role, column) == means
+
+
+@pytest.mark.parametrize(("door", "role"), [place for place in PLACES if place[0] not in ("answers", "arrays")])
+@pytest.mark.parametrize("rule", REFUSED)
+def test_what_is_no_name_is_refused_with_its_row(rule: str, door: str, role: str, tmp_path: Path) -> None:
+    column, words = REFUSED[rule]
+    if (door, rule) == ("photos", "bytes that are no text"):
+        assert names(door, tmp_path, role, column) == ["a", "a", "not_utf8"]
+    elif role == "title" and rule == "lists of several":
+        assert names(door, tmp_path, role, column) == ["a", "a"]
+    else:
+        with pytest.raises(BadInput, match=words):
+            names(door, tmp_path, role, column)
+
+
+ANSWERS: dict[str, tuple[list[str], list[Any]]] = {
+    "one of a list": (["i1,w,8,,['bus']"], ["bus"]),
+    "a list of JSON": (['i1,w,8,,"[""bus"", ""car""]"'], ["bus|car"]),
+    "case and blanks": (["i1,w,8,, BUS |  car"], ["bus|car"]),
+    "an option as a float": (["i1,w,8,,1.0"], ["1"]),
+    "another separator": (["i1,w,8,,car;bus"], ["unknown_label"]),
+    "a word for nothing": (["i1,w,8,,NaN"], ["empty"]),
+    "nothing beside an option": (["i1,w,8,,nan|bus"], ["bus"]),
+    "a list with nothing": (['i1,w,8,,"[""bus"", null]"'], ["unreadable"]),
+    "a row twice": (["i1,w,8,,bus"] * 2, ["bus", "duplicate"]),
+    "a person as a float": (["i1,7.0,8,,bus", "i1,7,8,,car"], ["bus", "duplicate"]),
+    "zeros are kept": (["i1,007,8,,bus", "i1,7,8,,bus"], ["bus", "bus"]),
+    "blanks around a person": (["i1, w ,8,,bus", "i1,w,8,,bus"], ["bus", "duplicate"]),
+    "nobody": (["i1,NaN,8,,bus", "i1,,8,,bus"], ["bus", "bus"]),
+    "nobody without assignment": (["i1,nan,8,,bus,NaN", "i1,nan,8,,bus,NaN"], ["bus", "bus"]),
+    "rejected": (["i1,w,8, Rejected ,bus"], ["rejected"]),
+    "blanks around an item": ([" i1 ,w,8,,bus"], ["bus"]),
+}
+
+
+@pytest.mark.parametrize("end", [",", ";", "\t"])
+@pytest.mark.parametrize("case", ANSWERS)
+def test_an_answer_has_its_meaning_or_a_reason(case: str, end: str, tmp_path: Path) -> None:
+    lines, expected = ANSWERS[case]
+    names = ["Input.batch,Input.item,WorkerId,WorkTimeInSeconds,AssignmentStatus,Answer.labels,AssignmentId"]
+    rows = [[*next(csv.reader([f"b,{line}"])), ""][:7] for line in lines]
+    with (tmp_path / "a.csv").open("w", newline="", encoding="utf-8-sig") as file:
+        csv.writer(file, delimiter=end).writerows([names[0].split(","), *rows])
+    batch = {"items": {"i1": "p"}, "concepts": ["bus", "car", "1"]}
+    found = read_answers(read_lines([tmp_path / "a.csv"])["b"], batch, "key").to_pylist()
+    assert sorted(row["fault"] or "|".join(row["labels"]) for row in found) == expected
+    assert {row["seconds"] for row in found} == {8}
+
+
+@pytest.mark.parametrize("seconds", ["8", "8.0", " 8 ", "7.6"])
+def test_seconds_may_be_floats(seconds: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(
+        f"Input.batch,Input.item,WorkerId,WorkTimeInSeconds,Answer.labels\nb,i,w,{seconds},a"
+    )
+    lines = read_lines([tmp_path / "a.csv"])["b"]
+    assert read_answers(lines, {"items": {"i": "p"}, "concepts": ["a"]}, "key")["seconds"].to_pylist() == [8]
+
+
+@pytest.mark.parametrize("door", ["log", "table"])
+def test_a_log_and_a_stream_refuse_rounded_ids_as_photos_do(door: str, tmp_path: Path) -> None:
+    rows = [row | {"text": "t"} for row in rows_of("id", ["7", "3.55779E+09", "3.55779E+09"])]
+    path = table(tmp_path, "csv", rows)
+    with pytest.raises(BadInput, match=r"id is 3.55779E\+09 in row 2: .*rounded"):
+        read_log([path]) if door == "log" else from_table(path, x="text", period=1)
+
+
+def test_samples_of_no_group_stand_alone(tmp_path: Path) -> None:
+    groups = ["u", "u", "nan", "NaN", "", "-", "1.0", "1"]
+    path = table(tmp_path, "csv", [row | {"user": groups[i]} for i, row in enumerate(rows_of("id", range(8)))])
+    x = np.arange(8)[:, None]
+    for stream in (from_table(path, x="url", period=1, test_share=0),
+                   from_arrays({"x": x, "y": x[:, 0], "group": np.array(groups)}, test_share=0)):  # fmt: skip
+        split = stream.flat("train")
+        group = np.array(split.group)[np.argsort(split.x.ravel())].tolist()
+        assert (len(set(group)), group[0] == group[1], group[6] == group[7]) == (6, True, True)
+
+
+def test_what_is_nothing_by_a_word_is_counted(tmp_path: Path) -> None:
+    source = photos("csv", tmp_path, "label", ["cat", "nan", "", "-1", "cat"])
+    assert source.survey().notes == ("label is nothing in 2 rows, such as 'nan'.",)
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
@@ -207,7 +385,7 @@ def test_a_date_that_no_calendar_has_is_the_fault_of_its_row(text: str, tmp_path
 @pytest.mark.parametrize("value", ["3.55779E+09", "4E+17", "1.2e+018", float(2**60)])
 def test_ids_that_a_spreadsheet_rounded_are_refused(value: Any, tmp_path: Path) -> None:
     kind = "parquet" if isinstance(value, float) else "csv"
-    with pytest.raises(BadInput, match="row 2 has the id .*rounded"):
+    with pytest.raises(BadInput, match="id is .* in row 2: .*rounded"):
         records(photos(kind, tmp_path, "id", [7.0 if kind == "parquet" else "3557794192", value]), "id")
 
 

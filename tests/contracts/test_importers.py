@@ -230,9 +230,9 @@ def hub_with(tmp_path: Path, **columns: list[Any]) -> DriftlineError:
 
 
 def test_what_is_missing_is_named_with_its_row(tmp_path: Path) -> None:
-    assert "a.parquet, row 1: topic is empty" in str(hub_with(tmp_path, topic=["x", None]))
-    assert "a.parquet, row 0: the time is 'soon'" in str(hub_with(tmp_path, when=["soon", "2015"]))
-    assert "a.parquet, row 1: text is NoneType" in str(hub_with(tmp_path, text=["a", None]))
+    assert "a.parquet, row 2: topic is empty" in str(hub_with(tmp_path, topic=["x", None]))
+    assert "a.parquet, row 1: the time is 'soon'" in str(hub_with(tmp_path, when=["soon", "2015"]))
+    assert "a.parquet, row 2: text is NoneType" in str(hub_with(tmp_path, text=["a", None]))
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
@@ -256,8 +256,8 @@ def test_an_image_that_is_not_there_is_named_with_its_row(tmp_path: Path) -> Non
     there = {"bytes": b"x", "path": None}
     for i, lacking in enumerate(({"bytes": None, "path": "b.jpg"}, {"bytes": b"", "path": None}, None)):
         error = hub_with(tmp_path, text=[there, lacking])
-        assert "a.parquet, row 1: text has no bytes. Expected the image" in str(error), i
-    assert "a.parquet, row 0: text has no bytes" in str(hub_with(tmp_path, text=[{"bytes": 3, "path": "b.jpg"}] * 2))
+        assert "a.parquet, row 2: text has no bytes. Expected the image" in str(error), i
+    assert "a.parquet, row 1: text has no bytes" in str(hub_with(tmp_path, text=[{"bytes": 3, "path": "b.jpg"}] * 2))
 
 
 def test_wild_times_first_part_is_trained_on_and_its_years_are_those_of_the_paper(tmp_path: Path) -> None:
@@ -437,5 +437,5 @@ def test_a_hub_data_set_says_when_its_labels_come(unit: str, tmp_path: Path) -> 
     late = {str(when): NEVER if late is None else late for when, late in rows}
     assert dict(zip(split.x.tolist(), split.label_time.tolist(), strict=True)) == late
     pq.write_table(pa.table(columns | {"when": [1_500_000_000 * per] * 2}), tmp_path / "data" / "0.parquet")
-    with pytest.raises(BadInput, match=r"0\.parquet, row 0: label_time is 14.*, and its sample's time is 15"):
+    with pytest.raises(BadInput, match=r"0\.parquet, row 1: label_time is 14.*, and its sample's time is 15"):
         IMPORTERS["hub"](tmp_path / "data", "when", "topic", label_time="checked", time_unit=unit)

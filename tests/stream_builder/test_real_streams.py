@@ -76,7 +76,7 @@ class TestOrder:
 
     def test_a_bad_table_is_named_by_column_and_row(self, tmp_path: Path) -> None:
         path = self.table(tmp_path, [["p0", 1, "cat"], ["p1", "", "dog"]])
-        with pytest.raises(BadInput, match=r"row 1: time is empty"):
+        with pytest.raises(BadInput, match=r"row 2: time is empty"):
             from_table(path)
         path = self.table(tmp_path, [["p0", 1, "cat"]])
         with pytest.raises(BadInput, match="no column path"):
@@ -229,7 +229,7 @@ MOMENTS = pd.to_datetime(["1969-12-31T23:59:59.5", "2004-02-29T12:00:00.999999",
     ("change", "message"),
     [
         ({"a": [1.0, "n/a", 3.0]}, "Could not convert 'n/a'.*column a"),
-        ({"taken": [pd.Timestamp("2015"), pd.NaT, pd.Timestamp("2016")]}, "row 1: time is empty"),
+        ({"taken": [pd.Timestamp("2015"), pd.NaT, pd.Timestamp("2016")]}, "row 2: time is empty"),
     ],
 )
 def test_a_frame_that_cannot_be_read_is_one_sentence(change: dict[str, Any], message: str) -> None:

@@ -200,7 +200,7 @@ def test_bad_datasets_and_sizes_are_named(tmp_path: Path) -> None:
     with pytest.raises(MissingFile, match="does not exist"):
         open_dataset(tmp_path / "nowhere")
     write_base(tmp_path / "grey", "L")
-    with pytest.raises(BadInput, match="row 0: an image of mode L. Expected RGB"):
+    with pytest.raises(BadInput, match="row 1: an image of mode L. Expected RGB"):
         open_dataset(tmp_path / "grey")
     with pytest.raises(BadConfig, match="2 numbers for 3 steps"):
         compose(dataset(), "C:L", [10, 10], 10, 0)
