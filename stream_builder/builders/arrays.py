@@ -5,15 +5,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
 from driftline.curate.core.errors import BadArray, BadInput, reason
 from driftline.curate.core.times import count_of
 from driftline.curate.foreign.arrays import moments_of, read_arrays
-from driftline.curate.foreign.cells import NO_LABEL, NOTHING
 from driftline.curate.foreign.limits import CLASSES
-from driftline.stream_builder.importers.dated import groups_of, label_times, times_of
 from driftline.stream_builder.rows import Rows, check_ids, labelled, periods_of, stepped
 from driftline.stream_builder.splitting import FACT, KEPT
 from driftline.stream_builder.step import check
@@ -113,8 +109,7 @@ def _samples_of(arrays: Mapping[str, Array], what: str) -> tuple[Split, list[str
     if "label_time" in arrays and "time" not in arrays:
         raise BadInput(f"{what}: label_time is there, and time is missing.", "Expected both, or neither.")
     columns: dict[str, Any] = {"test_in": arrays.get("test_in")}
-    columns["group"] = groups_of(_column(arrays["group"]), f"{what}: group") if "group" in arrays else None
-    columns |= _times(arrays["time"], arrays.get("label_time"), what) if "time" in arrays else {}
+    columns |= _times_and_groups(arrays, what)
     return Split(x, y, arrays.get("id", np.arange(n)).astype(np.str_), **columns), classes
 
 
@@ -142,6 +137,8 @@ def _labels(arrays: Mapping[str, Array], what: str) -> tuple[Array, list[str]]:
     declared = [str(c) for c in arrays["classes"].ravel()] if "classes" in arrays else None
     if y.dtype.kind in "US" and y.ndim == 1:
         names = y.tolist()
+        from driftline.curate.foreign.cells import NO_LABEL, NOTHING
+
         words = {name for name in set(names) if name.strip().casefold() in (*NOTHING, *NO_LABEL)}
         if wrong := words if declared is None else set(names) - set(declared):
             expected = "a name, or `classes` with this one" if declared is None else f"one of {', '.join(declared)}"
@@ -179,25 +176,30 @@ def _array(values: Any) -> Array:
     return array
 
 
-def _times(time: Array, label_time: Array | None, what: str) -> dict[str, npt.NDArray[np.int64]]:
-    """The arrays in seconds: time and, if there is one, label_time."""
+def _times_and_groups(arrays: Mapping[str, Array], what: str) -> dict[str, Array]:
+    """Of `time` and `label_time` the seconds, of `group` the names, as far as they are there."""
+    if not {"time", "group"} & set(arrays):
+        return {}
+    import pyarrow as pa
+
+    from driftline.stream_builder.importers.dated import groups_of, label_times, times_of
 
     def row_of(row: int) -> str:
         return f"{what}, index {row}"
 
-    times = _column(time)
-    seconds = {"time": times_of(times, row_of)}
-    if label_time is not None:
-        seconds["label_time"] = label_times(_column(label_time), times, seconds["time"], row_of)
-    return seconds
+    def column(name: str) -> pa.ChunkedArray:
+        """The values; as texts if they are of several kinds."""
+        try:
+            return pa.chunked_array([pa.array(arrays[name], from_pandas=True)])
+        except (pa.ArrowException, TypeError, ValueError):
+            return pa.chunked_array([[None if value is None else str(value) for value in arrays[name].tolist()]])
 
-
-def _column(array: Array) -> pa.ChunkedArray:
-    """The values; as texts if they are of several kinds."""
-    try:
-        return pa.chunked_array([pa.array(array, from_pandas=True)])
-    except (pa.ArrowException, TypeError, ValueError):
-        return pa.chunked_array([[None if value is None else str(value) for value in array.tolist()]])
+    found: dict[str, Array] = {"group": groups_of(column("group"), f"{what}: group")} if "group" in arrays else {}
+    if "time" in arrays:
+        found["time"] = times_of(column("time"), row_of)
+    if "label_time" in arrays:
+        found["label_time"] = label_times(column("label_time"), column("time"), found["time"], row_of)
+    return found
 
 
 def _sides(split: Array, what: str) -> Array:
