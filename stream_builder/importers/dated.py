@@ -83,7 +83,8 @@ def label_times(
             there = pc.ceil(there).cast(pa.int64())
     late = np.full(len(seconds), NEVER)
     like = times if numbers and pa.types.is_integer(there.type) else None
-    late[rows] = times_of(there, lambda row: f"{row_of(int(rows[row]))}, label_time", unit, like)
+    if len(rows):
+        late[rows] = times_of(there, lambda row: f"{row_of(int(rows[row]))}, label_time", unit, like)
     if (early := late < seconds).any():
         row = int(early.argmax())
         late_at, at = cells.shown(column[row]), cells.shown(times[row])
