@@ -30,7 +30,7 @@ REMOVED, COMPRESSED = "metadata removed", "compressed again"
 AS_PNG = "stored as PNG"
 ALTERING = ("re-encoded", PREVIEW, COMPRESSED, OPAQUE, "scaled to 8 bits", PROFILE)
 KINDS = {  # what may be done to a picture, for counts → words of the record
-    "orientation": TURNED, "depth": "to 8 bits", "alpha": OPAQUE, "frames": "picture", "profile": "CMYK",
+    "orientation": TURNED, "depth": "to 8 bits", "alpha": OPAQUE, "frames": "image", "profile": "CMYK",
 }  # fmt: skip
 
 

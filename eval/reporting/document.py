@@ -83,7 +83,7 @@ def remarks(result: Mapping[str, Any]) -> list[str]:
     """What a table says below the name of one of a document's results.
 
     >>> remarks({"same_as": "substrate", "code": "other"})
-    ['same answers as substrate', 'rows of other code']
+    ['same answers as substrate', 'results of other code']
     """
     same = [f"same answers as {result['same_as']}"] if "same_as" in result else []
     same += [result["mark"]] if result.get("mark") else []

@@ -58,12 +58,12 @@ def export(
     names, source, place = several(format), path_of(path), path_of(out)
     if not names:
         raise BadConfig("--format is empty.", "Expected a name.")
+    guarded_out(place)
     opened = open_published(source)
     is_stream = isinstance(opened, Stream)
     if is_stream and (to or strict):
         raise BadConfig(f"--to or --strict was given, and {source} is a stream.", "Expected a release.")
     _check_target(to, names)
-    guarded_out(place)
     exporters = {name: (of_stream if is_stream else of_release).EXPORTS.resolve(name) for name in names}
     if isinstance(opened, Release):
         _check_release(opened, strict)

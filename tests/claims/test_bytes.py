@@ -343,7 +343,7 @@ def answer(context: Context, workers: tuple[str, ...], only: int | None = None) 
     for i, (item, id_) in enumerate(batch.facts["items"].items()):
         for worker in workers if only is None or i < only else workers[:-1]:
             writer.writerow((batch.facts["batch"], item, worker, truth[id_], "no"))
-    write_text(context.root / "answers" / f"{batch.name('people')}.csv", buffer.getvalue())
+    write_text(context.root / "answers" / f"people-{batch.number}.csv", buffer.getvalue())
 
 
 class TestLabels:
@@ -352,7 +352,7 @@ class TestLabels:
     def test_where_nobody_was_asked_no_answer_is_claimed(self, release: Release) -> None:
         text, document = (release.path / "README.md").read_text(), read_json(release.path / "croissant.json")
         assert "answers" not in text.partition("## Preprocessing")[0].partition("## Labelling")[2]
-        assert "nobody was asked" in text
+        assert "no annotator was asked" in text
         assert "annotations_creators:\n- found\n" in text
         assert document["rai:annotationsPerItem"] == "0"
         assert document["rai:dataAnnotationProtocol"] == rule_text({"method": "catalogue"})

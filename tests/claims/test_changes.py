@@ -87,7 +87,7 @@ EVERY_PART: list[tuple[Change, str, str]] = [
     (first(**{"class": "car"}), "major", "images, other class | 1"),
     (first(licence="ARR"), "patch", "images, other licence | 1"),
     (first(licence_url="v"), "patch", "images, other licence | 1"),
-    (side, "major", "images, other side | 1"),
+    (side, "major", "images, other split | 1"),
     (lambda parts: parts["splits"].pop("split_1"), "major", "splits, removed | 1"),
     (lambda parts: parts["splits"].update(split_2=parts["splits"]["split_0"]), "minor", "splits, added | 1"),
     (vector, "major", "features, changed | 1"),

@@ -139,7 +139,7 @@ class TestAddresses:
         before = forecast(here, plans)
         rows = before["photos"]["addresses"]
         assert (before["photos"]["expected"], before["photos"]["at_most"]) == (rows, True)
-        assert f"photos     at most {rows} ({rows} addresses" in text(plans, before)
+        assert f"photos     at most {rows} ({rows} URLs" in text(plans, before)
         with counted(town):
             run(here, until="fetch")
         counts = {e["stage"]: e["counts"] for e in answer("status", str(root), "--json")["stages"]}

@@ -236,6 +236,6 @@ def test_an_audit_shows_what_any_split_divides_not_only_the_first(release: Relea
     assert re.search(r"uploaders: 0 of \d+ in both parts of any split", "\n".join(lines(clean)))
     assert "1 of" in (line := next(line for line in lines(found) if line.startswith("uploaders")))
     assert "both parts of split_2" in line
-    assert "both sides of split_2" in page(found)
+    assert "both parts of split_2" in page(found)
     found["near_copies"] |= {"examples": [release.table["id"].to_pylist()[:2]], "apart": [["split_2"]]}
     assert "in train and test</strong> of split_2" in page(found)

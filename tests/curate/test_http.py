@@ -175,6 +175,7 @@ REQUESTS = re.compile(
 OWN = {  # modules that send requests without `Client`, each with its reason
     "foreign/http.py": "it is the client",
     "foreign/s3.py": "boto3 signs, resumes and pauses",
+    "core/late.py": "names of botocore's errors",
     "publishing/targets.py": "boto3",
     "fetch/native.py": "images from many hosts at once: aiohttp",
 }

@@ -213,7 +213,7 @@ def test_an_upload_that_stops_publishes_nothing_and_continues(server: Hub, expor
         (403, BadConfig, "does not let you write"),
         (409, Unfinished, "changed while the upload ran"),
         (412, Unfinished, "changed while the upload ran"),
-        (400, BadInput, "refused"),
+        (400, BadInput, "rejected"),
     ],
 )
 def test_a_refusal_is_one_sentence_without_the_token(server, exports, status, kind, words):

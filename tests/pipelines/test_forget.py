@@ -218,7 +218,7 @@ def test_a_run_without_a_release_or_without_people_has_nothing_to_forget(root: P
 
 def test_the_command_lists_first(root: Path) -> None:
     shown = driftline("forget", str(root)).stdout
-    assert "to be deleted: 46 answers of 2 people to 23 images; verdicts and counts stay" in shown
+    assert "to be deleted: 46 answers of 2 people to 23 images; labels and counts stay" in shown
     assert shown.splitlines()[-1] == "Add --yes to delete them."
     assert dl.forget(root, yes=True)["deleted"]
     assert driftline("forget", str(root), "--yes").stdout.splitlines()[0] == "There is nothing to delete."

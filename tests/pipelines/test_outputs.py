@@ -250,8 +250,8 @@ def test_no_command_writes_over_what_another_one_wrote(holds: str, tmp_path: Pat
         ("file/new", (), "is a file. Expected a folder"),
         ("stream/ours.zip", (".zip",), "holds a stream"),
         ("stream/report", (), "holds a stream"),
-        ("runs/report", (), r"runs holds rows of driftline eval\. Expected another place"),
-        ("runs/clear-iid/figures", (), "holds rows"),
+        ("runs/report", (), r"runs holds results of driftline eval\. Expected another place"),
+        ("runs/clear-iid/figures", (), "holds results"),
         ("copies/report", (), ""),
     ],
 )
@@ -281,7 +281,7 @@ def test_a_wrong_place_is_refused_before_any_work(words: str, tmp_path: Path) ->
     """The input is not there, which is not yet seen."""
     before = files(place(tmp_path, "rows").parent)
     done = inside(*words.split(), "--out", tmp_path / "s")
-    assert (done.returncode, "holds rows of driftline eval" in done.stderr) == (2, True), done.stderr
+    assert (done.returncode, "holds results of driftline eval" in done.stderr) == (2, True), done.stderr
     assert files(tmp_path) == before
 
 

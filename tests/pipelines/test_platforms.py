@@ -117,7 +117,10 @@ class TestFiles:
         labels, sensitive = read_json(tmp_path / "prolific" / "instructions.json")
         assert [o["value"] for o in labels["options"]][-1] == "none"
         assert sensitive["answer_limit"] == 1
-        prolific({"batch": "b", "workers": 3}, {}, [Concept(name="bus", option="A bus or coach")], tmp_path)
+        bus = Concept(name="bus", prompts=("bus",), option="A bus or coach")
+        prolific({"batch": "b", "workers": 3}, {}, [bus], tmp_path)
+            {"batch": "b", "workers": 3}, {}, [Concept(name="bus", prompts=("bus",), option="A bus or coach")], tmp_path
+        )
         assert read_json(tmp_path / "instructions.json")[0]["options"][0] == {"label": "A bus or coach", "value": "bus"}
 
     def test_small_images_can_be_part_of_their_addresses(self, small: Context, tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def answer(context: Context, truth: dict[str, str]) -> None:
         said = truth[id_] if truth[id_] in ("car", "bus") else "none"
         for worker in ("ann", "bob"):
             writer.writerow((batch.facts["batch"], item, worker, said, "no"))
-    write_text(context.root / "answers" / f"{batch.name('people')}.csv", buffer.getvalue())
+    write_text(context.root / "answers" / f"people-{batch.number}.csv", buffer.getvalue())
 
 
 CROWD = ("validation.method=crowd", "validation.workers=2")
@@ -232,7 +232,7 @@ class TestBeside:
         run(context)
         truth = ids_of(folder)
         answer(context, truth)
-        path = folder / "answers" / f"{open_batch(context).name('people')}.csv"
+        path = folder / "answers" / f"people-{open_batch(context).number}.csv"
         item, id_ = sorted(open_batch(context).facts["items"].items())[0]
         rows = [row.replace(",no", ",yes") if item in row else row for row in path.read_text().splitlines()]
         write_text(path, "\n".join(rows) + "\n")
