@@ -51,6 +51,7 @@ class BoundedParquet:
         return self
 
     def __exit__(self, *_: object) -> None:
+        del self.file  # Arrow keeps something of each row group
         if self._is_ours:
             self._source.close()
 

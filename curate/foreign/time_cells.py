@@ -82,8 +82,9 @@ class Times(NamedTuple):
         return next(unit for unit, parts in UNITS.items() if parts == factor)
 
     def dated(self, unit: str) -> "Times":
-        """In seconds, with numbers of a unit of `UNITS` or `CALENDARS`; from 1000 to 2999 they are years."""
-        value, form, precision = self.value.copy(), self.form.copy(), self.precision.copy()
+        """In seconds, with numbers of a unit of `UNITS` or `CALENDARS`; from 1000 to 2999 they are years. Forms
+        and precisions are changed in place."""
+        value, form, precision = self.value.copy(), self.form, self.precision
         form[(form == AS_NUMBER) & np.isin(value, SENTINELS)] = NO_TIME
         numbers = form == AS_NUMBER
         years = numbers & (value >= YEARS[0]) & (value <= YEARS[1]) & (unit in (*UNITS, "day"))
@@ -96,7 +97,7 @@ class Times(NamedTuple):
             precision[numbers & (value % 86_400 == 0)] = DAY
         else:
             value[numbers] //= UNITS[unit]
-        form[(form < NO_TIME) & (precision <= DAY) & (np.abs(value) <= ZONES)] = NO_TIME
+        form[(form < NO_TIME) & (precision <= DAY) & (value <= ZONES) & (value >= -ZONES)] = NO_TIME
         form[(form < NO_TIME) & _beyond(value)] = UNREADABLE
         value[form >= NO_TIME] = 0
         return Times(value, form, precision)

@@ -18,7 +18,7 @@ from driftline.curate.foreign import cells, time_cells
 from driftline.curate.foreign.cells import NO_LABEL, NOTHING
 from driftline.curate.foreign.delimited import Fault
 from driftline.curate.foreign.time_cells import UNREADABLE, TimeColumn
-from driftline.eval.logs.columns import NEEDED, ROLES, named, opened
+from driftline.eval.logs.columns import BATCH, NEEDED, ROLES, named, opened
 
 Array = npt.NDArray[Any]
 LATER = np.iinfo(np.int64).max  # a time that has not come
@@ -29,6 +29,7 @@ FORMS = ("without a zone", "with a zone", "as a number")
 LABEL_ROLES = ("id", "label", "label_time")
 TIMES = ("time", "label_time")
 CLASS_OF = {"prediction": "class", "label": "class"}
+MANY = 32  # parts that become one
 EMPTY = np.zeros(0, np.int64)
 DAY = 86_400
 SCALE = 20  # classes; a log with more that are mostly decimal numbers is of a regression
@@ -284,6 +285,9 @@ def _table(
                     parts[role].append(_scores(cells.number(column, name, row), what))
                 else:
                     parts[role].append(files.names[CLASS_OF.get(role, role)].codes(column, name, role, row))
+            for of_role in parts.values():  # many small arrays that are freed are not given back
+                if len(of_role) >= MANY and len(of_role[-MANY]) <= BATCH:
+                    of_role[-MANY:] = [np.concatenate(of_role[-MANY:])]
             row += len(table)
     pa.default_memory_pool().release_unused()
     if faults:
