@@ -119,8 +119,6 @@ class TestFiles:
         assert sensitive["answer_limit"] == 1
         bus = Concept(name="bus", prompts=("bus",), option="A bus or coach")
         prolific({"batch": "b", "workers": 3}, {}, [bus], tmp_path)
-            {"batch": "b", "workers": 3}, {}, [Concept(name="bus", prompts=("bus",), option="A bus or coach")], tmp_path
-        )
         assert read_json(tmp_path / "instructions.json")[0]["options"][0] == {"label": "A bus or coach", "value": "bus"}
 
     def test_small_images_can_be_part_of_their_addresses(self, small: Context, tmp_path: Path) -> None:

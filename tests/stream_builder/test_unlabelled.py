@@ -48,8 +48,6 @@ def test_a_stream_keeps_its_unlabelled_samples(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "what"), [("prior_x.npy", "the unlabelled past"), ("step_00001/unlabelled_x.npy", "step .1.")]
 )
-    ("file", "what"), [("prior_x.npy", "the unlabelled past"), ("step_00001/unlabelled_x.npy", "step '1'")]
-)
 def test_a_changed_unlabelled_sample_is_named(tmp_path: Path, file: str, what: str) -> None:
     hinted().save(tmp_path)
     x = np.load(tmp_path / file)
