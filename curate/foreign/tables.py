@@ -55,15 +55,17 @@ class BoundedParquet:
         if self._is_ours:
             self._source.close()
 
-    def read(self, columns: Sequence[str] | None = None, threads: bool = True) -> pa.Table:
-        """All rows. Raises BadInput if they would be too large."""
+    def read(self, columns: Sequence[str] | None = None, group: int | None = None) -> pa.Table:
+        """All rows, or those of one row group. Raises BadInput if they would be too large."""
+        groups = [*range(self.groups)] if group is None else [group]
         if columns is None:
-            self._refuse(sum(self.file.metadata.row_group(group).total_byte_size for group in range(self.groups)))
-        return self._read(range(self.groups), columns, threads)
-
-    def read_group(self, group: int, columns: Sequence[str]) -> pa.Table:
-        """The rows of one row group. Raises as `read`."""
-        return self._read([group], columns)
+            self._refuse(sum(self.file.metadata.row_group(number).total_byte_size for number in groups))
+        names = None if columns is None else list(columns)
+        batches, size = [], 0
+        for batch in self.file.iter_batches(BATCH, row_groups=groups, columns=names):
+            self._refuse(size := size + batch.nbytes)
+            batches.append(batch)
+        return pa.Table.from_batches(batches) if batches else self.file.read_row_groups(groups, names)
 
     def batches(self, rows: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """All rows, at most `rows` at a time, and fewer where they might be more than PART. Raises BadInput for more
@@ -94,14 +96,6 @@ class BoundedParquet:
                 width += sum(map(_longest, first.columns)) if first else 0
             rows = max(1, min(rows, PART // max(1, width)))
         return rows
-
-    def _read(self, groups: Sequence[int], columns: Sequence[str] | None, threads: bool = True) -> pa.Table:
-        names = None if columns is None else list(columns)
-        batches, size = [], 0
-        for batch in self.file.iter_batches(BATCH, row_groups=list(groups), columns=names, use_threads=threads):
-            self._refuse(size := size + batch.nbytes)
-            batches.append(batch)
-        return pa.Table.from_batches(batches) if batches else self.file.read_row_groups(list(groups), names)
 
     def _refuse(self, size: int) -> None:
         if size > (most := max(UNPACKED, RATIO * self.size)):

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -32,15 +31,6 @@ ZONES = 14 * 3600  # seconds: midnight of 1970-01-01 somewhere on earth stands f
 YEARS = (1000, 2999)  # whole numbers that are years
 CALENDAR = (-30_610_224_000, 253_370_764_800)  # seconds of the years 1000 to 9998
 MOST = 0.01  # share of a column's stated times that may be unreadable
-
-
-@dataclass(frozen=True)
-class Unreadable:
-    """Cells that state something which cannot be read."""
-
-    count: int = 0
-    first_text: str = ""
-    first_row: int = 0  # from 1
 
 
 class Times(NamedTuple):
@@ -126,9 +116,9 @@ class TimeColumn:
         self._parts.append(times)
         self._rows += len(column)
 
-    def whole(self, most: float = MOST) -> tuple[Times, Unreadable]:
-        """All rows in seconds, and what is stated but unreadable. Raises BadInput as `Times.unit`, and if more than one
-        cell, and more than the share `most` of what is stated, is unreadable, or all of it."""
+    def whole(self, most: float = MOST) -> tuple[Times, list[str]]:
+        """All rows in seconds, and a sentence if some state what cannot be read. Raises BadInput as `Times.unit`, and
+        if more than one cell, and more than the share `most` of what is stated, is unreadable, or all of it."""
         parts = self._parts or [Times(np.zeros(0, np.int64), *[np.zeros(0, np.int8)] * 2)]
         numbers = Times(*(np.concatenate(of) for of in zip(*parts, strict=True)))
         self._parts.clear()
@@ -142,7 +132,8 @@ class TimeColumn:
             problem = f"{self.name} is {text!r} in row {row:,}, and {count:,} of {stated:,} cannot be read."
             expected = "Expected dates such as 2026-07-31, or seconds since 1970."
             raise BadInput(problem, expected, self.way_out or "Rewrite the column.")
-        return times, Unreadable(count, text, row) if count else Unreadable()
+        first = f"the first is {text!r} in row {row:,}"
+        return times, [f"{self.name} is stated and cannot be read in {count:,} rows, {first}."] if count else []
 
 
 def parsed(column: pa.ChunkedArray, name: str, unit: str = "auto", written: str | None = None) -> Times:

@@ -81,7 +81,7 @@ def _column(file: Path, column: str, wanted: list[int]) -> Iterator[Any]:
         for group in range(parquet.groups):
             size = parquet.file.metadata.row_group(group).num_rows
             is_wanted = any(start <= i < start + size for i in wanted)
-            yield parquet.read_group(group, [column])[column] if is_wanted else range(size)
+            yield parquet.read([column], group)[column] if is_wanted else range(size)
             start += size
         return
     with pa.memory_map(str(file)) as source:

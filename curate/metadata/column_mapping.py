@@ -66,12 +66,7 @@ def survey(
                 nothing[role] = nothing.get(role, (0, ""))[0] + len(words), str(cells.shown(words[0]))[:60]
         row += len(table)
     read = {role: column.whole() for role, column in times.items()}
-    notes = [
-        f"{role} is stated and cannot be read in {bad.count:,} rows, the first is {bad.first_text!r} in row "
-        f"{bad.first_row:,}."
-        for role, (_, bad) in read.items()
-        if bad.count
-    ]
+    notes = [note.removeprefix(f"{name}: ") for _, said in read.values() for note in said]
     notes += [f"{role} is nothing in {n:,} rows, such as {word!r}." for role, (n, word) in nothing.items()]
     licences = Counter({text: n for text, n in counts["licence"].items() if text.isdecimal()})
     if licences and licence_names is None:

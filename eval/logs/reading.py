@@ -330,10 +330,8 @@ def _whole(parts: list[Any], role: str, column: TimeColumn | None, files: Files)
     """(N,) of all batches; seconds UTC of times: `LATER` for none, of a label `UNTIMED`."""
     if column is None:
         return np.concatenate(parts) if parts else EMPTY
-    (value, form, _), bad = column.whole()
-    if bad.count:
-        files.notes.append(f"{column.name} is stated and cannot be read in {bad.count:,} rows, the first is "
-                           f"{bad.first_text!r} in row {bad.first_row:,}.")  # fmt: skip
+    (value, form, _), said = column.whole()
+    files.notes += said
     files.forms |= set(np.unique(form).tolist()) - {time_cells.NO_TIME, UNREADABLE}
     value[form >= time_cells.NO_TIME] = LATER if role == "time" else UNTIMED
     if role == "time":

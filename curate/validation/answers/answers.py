@@ -167,18 +167,15 @@ def _rows_of(lines: Sequence[Line], batch: Mapping[str, Any], key: str) -> list[
             labels |= {names[0] for _, names in fitting if len(names) == 1}
         except (ValueError, TypeError, AttributeError, SyntaxError, MemoryError, RecursionError, DriftlineError):
             labels, sensitive, reason = set(), False, "unreadable"
-        if reason:
-            pass
-        elif (status := line.get("AssignmentStatus", "").lower()) in ("rejected", "returned", "undone"):
-            reason = status
-        elif "{{%" in worker:
-            reason = "placeholder"
-        elif not labels:
-            reason = "empty"
-        elif labels - allowed:
-            reason = "unknown_label"
-        elif NONE in labels and len(labels) > 1:
-            reason = "contradiction"
+        status = line.get("AssignmentStatus", "").lower()
+        reasons = {
+            status: status in ("rejected", "returned", "undone"),
+            "placeholder": "{{%" in worker,
+            "empty": not labels,
+            "unknown_label": bool(labels - allowed),
+            "contradiction": NONE in labels and len(labels) > 1,
+        }
+        reason = reason or next((why for why, holds in reasons.items() if holds), None)
         if worker not in hashes:
             hashes[worker] = worker if worker.startswith(JUDGE) else hashed(worker, key)
         seconds = line.get("WorkTimeInSeconds") or ""
