@@ -55,14 +55,16 @@ class BoundedParquet:
         if self._is_ours:
             self._source.close()
 
-    def read(self, columns: Sequence[str] | None = None, group: int | None = None) -> pa.Table:
+    def read(
+        self, columns: Sequence[str] | None = None, group: int | None = None, threads: bool = True
+    ) -> pa.Table:  # fmt: skip
         """All rows, or those of one row group. Raises BadInput if they would be too large."""
         groups = [*range(self.groups)] if group is None else [group]
         if columns is None:
             self._refuse(sum(self.file.metadata.row_group(number).total_byte_size for number in groups))
         names = None if columns is None else list(columns)
         batches, size = [], 0
-        for batch in self.file.iter_batches(BATCH, row_groups=groups, columns=names):
+        for batch in self.file.iter_batches(BATCH, row_groups=groups, columns=names, use_threads=threads):
             self._refuse(size := size + batch.nbytes)
             batches.append(batch)
         return pa.Table.from_batches(batches) if batches else self.file.read_row_groups(groups, names)

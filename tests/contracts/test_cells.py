@@ -256,8 +256,8 @@ def test_an_answer_has_its_meaning_or_a_reason(case: str, end: str, tmp_path: Pa
     assert {row["seconds"] for row in found} == {8}
 
 
-@pytest.mark.parametrize("seconds", ["8", "8.0", " 8 ", "7.6"])
-def test_seconds_may_be_floats(seconds: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("seconds", ["8", "8.0", " 8 "])
+def test_seconds_may_be_whole_floats(seconds: str, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(
         f"Input.batch,Input.item,WorkerId,WorkTimeInSeconds,Answer.labels\nb,i,w,{seconds},a"
     )
@@ -270,11 +270,10 @@ def test_seconds_may_be_floats(seconds: str, tmp_path: Path) -> None:
 def test_ids_that_a_spreadsheet_rounded_are_refused(value: Any, door: str, tmp_path: Path) -> None:
     kind = "parquet" if isinstance(value, float) else "csv"
     path = table(tmp_path, kind, rows_of("id", [7.0 if kind == "parquet" else "7", value, value]))
+    source = (Parquet if kind == "parquet" else Delimited)(path=path, columns=PHOTOS)
+    readers = {"photos": source.survey, "log": lambda: read_log([path]), "table": lambda: from_table(path, x="url")}
     with pytest.raises(BadInput, match=r"id is \S+ in row 2: .*rounded"):
-        if door == "photos":
-            (Parquet if kind == "parquet" else Delimited)(path=path, columns=PHOTOS).survey()
-        else:
-            read_log([path]) if door == "log" else from_table(path, x="url", period=1)
+        readers[door]()
 
 
 def test_samples_of_no_group_stand_alone(tmp_path: Path) -> None:

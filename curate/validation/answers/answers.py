@@ -45,7 +45,7 @@ ANSWERS = pa.schema(
         ("fault", pa.string()),
     ]
 )
-SECONDS = r"[0-9]{1,9}(\.[0-9]{1,9})?"
+SECONDS = r"[0-9]{1,9}(\.0)?"
 LONGEST = 10_000  # characters of a Python list of labels
 KEY = "workers.key"
 LABEL_STUDIO = "label-studio "  # begins the names of its people
@@ -190,7 +190,7 @@ def _rows_of(lines: Sequence[Line], batch: Mapping[str, Any], key: str) -> list[
                 "assignment": line.get("AssignmentId") or None,
                 "labels": sorted(labels),
                 "sensitive": sensitive,
-                "seconds": round(float(seconds)) if re.fullmatch(SECONDS, seconds) else None,
+                "seconds": int(float(seconds)) if re.fullmatch(SECONDS, seconds) else None,
                 "time": _time(line),
                 "fault": reason,
                 "rank": -(_time(line) or 0) if worker.startswith(LABEL_STUDIO) else 0,
