@@ -84,8 +84,9 @@ def ends(low: float | None, high: float | None) -> str:
         near = 1e-6 < abs(value) < 0.0005
         return f"{100 * value:.1g}".replace("-", "−") if near else points(value)
 
-    known = low is not None and high is not None and not math.isnan(low) and not math.isnan(high)
-    return f"{end(low)} to {end(high)}" if known else ""
+    if low is None or high is None or math.isnan(low) or math.isnan(high):
+        return ""
+    return f"{end(low)} to {end(high)}"
 
 
 def interval(band: Band, at: int | tuple[()] = ()) -> tuple[str, str]:
