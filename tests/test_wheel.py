@@ -246,7 +246,7 @@ def test_the_demo_runs_with_no_repository_around(installed: Path, script: Script
         said = run(installed, "driftline", "demo", "--out", "demo", where=here)
     assert (here / said.strip().splitlines()[-1].partition("report: ")[2]).is_file()
     parts = json.loads((here / "demo" / "demo.json").read_text(encoding="utf-8"))["parts"]
-    assert set(parts) == {"photo world", "build", "evaluate", "report"}
+    assert set(parts) == {"rendered photos", "build", "evaluate", "report"}
 
 
 @pytest.mark.proof("journey")
