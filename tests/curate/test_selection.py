@@ -60,7 +60,8 @@ def test_a_class_without_tests_equal_splits_and_large_groups_are_said() -> None:
     groups = split_groups(some)
     splits = all_splits(some, groups, ReleaseSettings(splits=2), 0)
     large, untested = gaps_of(some, groups, splits, 0.3)
-    assert large.startswith("1 groups (an uploader, near-duplicates) with 20 of 40 images")
+    assert large.startswith("20 of 40 images train in every split")
+    assert large.endswith("too large to be tested: 1.")
     assert untested == "The class 'zebra' has no test image in split_0, split_1."
     same = gaps_of(some, groups, {"a": splits["split_0"], "b": splits["split_0"]}, 0.3)
     assert same[-1] == "These splits are the same draw: a and b."

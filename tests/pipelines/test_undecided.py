@@ -99,7 +99,7 @@ def test_a_date_is_replaced_and_taken_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("id;date\n", "has no column id. Expected id,date."),
+        ("photo,date\n", "has no column id. Expected id,date."),
         ("id,date\na,soon\n", "line 2: the date is 'soon'. Expected one as 2012, 2012-05 or 2012-05-01."),
         ("id,date\na\n", "line 2: wrong column count in \"['a']\""),
     ],
