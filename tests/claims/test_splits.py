@@ -87,6 +87,13 @@ class TestEveryCollection:
             assert not tested & set(np.flatnonzero(large).tolist())
 
 
+def test_the_order_of_rows_does_not_matter() -> None:
+    bucket, label, group = collection("zipf 2", 0)
+    order = rng_for(1, "order").permutation(N)
+    again = draw_sides((bucket[order], label[order]), group[order], SHARE, rng_for(0, "split", 0))
+    assert (again == drawn("zipf 2", 0)[0][order]).all()
+
+
 def test_sizes_of_groups_do_not_differ_between_the_sides() -> None:
     """At most 5 % of the draws are rejected at 5 %, by collection; 20 draws of each."""
     for kind in ("uniform", "geometric", "zipf 2", "zipf 1.7", "half"):

@@ -71,6 +71,6 @@ def test_the_state_of_an_interrupted_pre_training(tmp_path: Path) -> None:
     from driftline.curate.pretrain.train import _resume
 
     torch.save({"state_dict": Trap(tmp_path / "mark")}, tmp_path / "state.pt")
-    with pytest.raises(pickle.UnpicklingError):  # the user's own file: damage is told, code is not run
+    with pytest.raises(pickle.UnpicklingError):  # the user's own file: the code in it is not run
         _resume(tmp_path / "state.pt", "key", type("Training", (), {"device": "cpu"}))  # type: ignore[arg-type]
     assert not (tmp_path / "mark").exists()
