@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import Any, get_args
 
 from driftline.curate.core.registry import HOME, Registry
-from driftline.eval.experiment.settings import described
 from driftline.eval.learner import Family, Guide
 from driftline.eval.learners import LEARNERS
 from driftline.eval.protocol import PROTOCOLS
+from driftline.eval.settings import described
 
 NEEDS = {  # declared need → what the page says; the first that a learner has
     "class_texts": "vectors with class texts",

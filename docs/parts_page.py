@@ -3,8 +3,8 @@
 from inspect import isclass
 
 from driftline.curate.core.registry import HOME, Registry
-from driftline.eval.experiment.settings import described
 from driftline.eval.rows import Row
+from driftline.eval.settings import described
 from driftline.pipelines.cli.listing import KINDS, REGISTRIES, list_registered
 from driftline.stream_builder.shifts import SHIFTS
 

@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from driftline.curate.sources.base import HERE as HERE
     from driftline.curate.sources.base import FileSource as FileSource
     from driftline.curate.sources.base import Workplace as Workplace
-    from driftline.eval.experiment.settings import NO_EFFECT as NO_EFFECT
     from driftline.eval.history import Past as Past
     from driftline.eval.learner import Learner as Learner
     from driftline.eval.learner import Needs as Needs
@@ -71,6 +70,7 @@ if TYPE_CHECKING:
     from driftline.eval.protocol import require as require
     from driftline.eval.reporting.protocols import Page as Page
     from driftline.eval.rows import Row as Row
+    from driftline.eval.settings import NO_EFFECT as NO_EFFECT
     from driftline.eval.training.sgd_learner import Budget as Budget
     from driftline.pipelines.run.stage import Counts as Counts
     from driftline.pipelines.run.stage import Stage as Stage

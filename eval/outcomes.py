@@ -250,6 +250,15 @@ def _tests(sample: Labels, label: Labels, group: Labels | None, edges: Sequence[
     return shared.tests[whole.digest()]
 
 
+def groups_of(stream: Stream) -> Labels | None:
+    """Cluster of each sample by position in the stream: its group of uploader and near-duplicates; None: not known."""
+    splits = [step.splits[name] for step in stream.steps for name in SPLITS if name in step.splits]
+    groups = [split.group for split in splits if split.group is not None]
+    if len(groups) < len(splits):
+        return None
+    return np.asarray(np.unique(np.concatenate(groups), return_inverse=True)[1], np.int64)
+
+
 def groups_in(runs: Sequence[Run]) -> Labels | None:
     """(N,) number within the stream of the group of each tested sample, by its position in the stream; None: the
     records of a run do not say it."""

@@ -18,9 +18,9 @@ import numpy.typing as npt
 from driftline.curate.core import errors
 from driftline.curate.core.registry import Registry
 from driftline.eval.checkpoint import Checkpoint
-from driftline.eval.experiment.settings import check_instance, check_names
 from driftline.eval.learner import Learner, Task
 from driftline.eval.rows import Row
+from driftline.eval.settings import check_instance, check_names
 from driftline.stream_builder.stream import Split, Step, Stream
 
 Document = Mapping[str, Any]  # of `driftline eval --json`
@@ -303,6 +303,19 @@ def kind_of(document: Document) -> type[Protocol]:
     """The class of a document's protocol; the base class, with its default texts, if that is not known here."""
     name = document["protocol"]
     return stored_protocol(name) if name in PROTOCOLS else Protocol
+
+
+def standing_of(learner: type[Learner], protocol: type[Protocol]) -> str:
+    """What a learner is under a protocol: "bound" if it learns from data that others may not have, as later steps or
+    the last distribution at will; "blind" if it never looks at a sample; "" for the others.
+
+    >>> from driftline.eval.learners import LEARNERS
+    >>> [standing_of(LEARNERS["joint"], PROTOCOLS[name]) for name in ("clear-iid", "seq-to-final")]
+    ['bound', '']
+    """
+    if any(getattr(learner.needs, need) for need in protocol.bounds):
+        return "bound"
+    return "blind" if learner.blind else ""
 
 
 def score_of(kind: type[Protocol], name: str) -> Score:

@@ -19,15 +19,15 @@ from driftline.eval import rows as row_files
 from driftline.eval.experiment.jobs import AnyLearner, AnyProtocol, Job, Settings, Setup, jobs_of, settings_text, swept
 from driftline.eval.experiment.presets import left_out
 from driftline.eval.experiment.runs import about_stream, is_finished, place_of, runs_of, shared_runs, shares
-from driftline.eval.experiment.settings import setting_names, spec_of
 from driftline.eval.experiment.tune import Grid, started
 from driftline.eval.history import label_time_note
 from driftline.eval.learner import Learner
+from driftline.eval.outcomes import groups_of
 from driftline.eval.protocol import Protocol
 from driftline.eval.results import Results
 from driftline.eval.rows import Run, folder_name, keep_skipped
 from driftline.eval.scoring.aggregate import summary
-from driftline.eval.scoring.sums import groups_of
+from driftline.eval.settings import setting_names, spec_of
 from driftline.stream_builder.stream import Stream
 
 Reuse = Literal["same", "any"]  # of finished runs: by the same code, or by any

@@ -32,12 +32,13 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))  # the world
 from claims.test_first_screen import by_hand
 from claims.worlds import planted
 
+from driftline.eval.outcomes import groups_of
 from driftline.eval.rows import Answers, Row, Run, groups
 from driftline.eval.scoring.ageing import Ageing, ageing
 from driftline.eval.scoring.comparing import compare
 from driftline.eval.scoring.decay import by_lag, falling, first_below, left_over, pairs_of, slope
 from driftline.eval.scoring.net import Control, Draw, Kind, Net, key_of, matrix_of, net_of, pairs_in
-from driftline.eval.scoring.sums import Resampling, groups_of
+from driftline.eval.scoring.sums import Resampling
 from driftline.stream_builder.stream import Stream
 
 Floats = npt.NDArray[np.float64]

@@ -17,12 +17,12 @@ from driftline.curate.pretrain.moco import Moco
 from driftline.curate.pretrain.train import ProcessGroup, Training
 from driftline.eval.engine.heads import Mlp
 from driftline.eval.engine.linear import Head, LinearSettings, _train, batches
-from driftline.eval.experiment.settings import spec_of
 from driftline.eval.finetuning import method, search
 from driftline.eval.finetuning.modes import Hyper, Rule, Rules
 from driftline.eval.learner import Task
 from driftline.eval.learners import LEARNERS
 from driftline.eval.learners.seq_to_final import ToFinal
+from driftline.eval.settings import spec_of
 from driftline.stream_builder.stream import Split, Step
 
 

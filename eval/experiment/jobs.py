@@ -12,7 +12,10 @@ from driftline.curate.core.errors import BadConfig, BadPlugin, DriftlineError
 from driftline.curate.core.executor import Executor
 from driftline.eval.engine import fused
 from driftline.eval.experiment.presets import check_network, fitting
-from driftline.eval.experiment.settings import (
+from driftline.eval.experiment.tune import Grid
+from driftline.eval.learner import Learner, Task
+from driftline.eval.protocol import Protocol, protocol_named
+from driftline.eval.settings import (
     Inapplicable,
     LearnerSpec,
     changed_settings,
@@ -22,9 +25,6 @@ from driftline.eval.experiment.settings import (
     spec_of,
     unknown_setting,
 )
-from driftline.eval.experiment.tune import Grid
-from driftline.eval.learner import Learner, Task
-from driftline.eval.protocol import Protocol, protocol_named
 from driftline.stream_builder.stream import Stream
 
 Settings = Mapping[str, Any]

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from driftline.curate.core.errors import BadConfig, UnknownName, available, did_you_mean
-from driftline.eval.experiment.settings import setting_names
+from driftline.eval.settings import setting_names
 
 STEPWISE = (  # trained step by step: CLEAR's methods, and ours beside them
     "nap", "scratch", "finetune", "cumulative", "joint", "er", "reservoir", "der", "der++", "gdumb", "agem",

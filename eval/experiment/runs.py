@@ -18,7 +18,7 @@ from driftline.curate.core import files as digests
 from driftline.curate.core.atomic_io import fingerprint, locked
 from driftline.curate.core.files import files_of
 from driftline.curate.core.own_code import HOME, PLAIN, Untold, code_of, sha256_of, value_of
-from driftline.eval import outcomes
+from driftline.eval import outcomes, timeline
 from driftline.eval import rows as row_files
 from driftline.eval.checkpoint import Checkpoint
 from driftline.eval.engine import fused
@@ -26,11 +26,8 @@ from driftline.eval.experiment.jobs import Job, Setup
 from driftline.eval.experiment.tune import Choice, choose, started
 from driftline.eval.history import label_time_note
 from driftline.eval.learner import Learner
-from driftline.eval.protocol import Protocol, Ran, Start, skip_reason
+from driftline.eval.protocol import Protocol, Ran, Start, skip_reason, standing_of
 from driftline.eval.rows import Run, folder_name
-from driftline.eval.scoring import timeline
-from driftline.eval.scoring.ranking import standing_of
-from driftline.eval.scoring.sums import groups_of
 from driftline.stream_builder.stream import Stream
 
 OURS = ("curate", "stream_builder", "eval")  # packages of driftline whose code decides a row
@@ -192,7 +189,7 @@ def _finish(stream: Stream, grid: Setup, job: Job, run: _Begun, ran: Ran) -> Run
     alone = protocol.learners_per_pass == 1  # else the clock ran for other learners, too
     seconds = max([time.process_time() - run.clock if alone else 0.0, *(row.seconds for row in ran.rows)])
     outcomes.check_classes(ran.rows, type(learner).__name__, stream)
-    records = outcomes.table(ran.rows, groups_of(stream))
+    records = outcomes.table(ran.rows, outcomes.groups_of(stream))
     changes = row_files.last_changes(ran.rows, protocol.roles.step)
     if learner.needs.future:  # it learned all steps before the first test
         changes = dict.fromkeys(changes, len(stream.steps) - 1)

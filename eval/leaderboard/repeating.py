@@ -13,13 +13,13 @@ import numpy.typing as npt
 from driftline.curate.core.errors import BadConfig, DriftlineError, IncompatibleStream, crashed
 from driftline.curate.core.late import torch
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.experiment.settings import parsed, setting_names
 from driftline.eval.learner import Array, Labels, Learner, Task
 from driftline.eval.learners import LEARNERS
 from driftline.eval.outcomes import numbered
 from driftline.eval.protocol import Protocol, Start, stored_protocol
 from driftline.eval.rows import Answers, Row, Run, counted
 from driftline.eval.run import evaluate
+from driftline.eval.settings import parsed, setting_names
 from driftline.stream_builder.stream import Stream
 
 MODULE = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")  # package.module:Name as a whole value; dynamic:0.5 is none

@@ -15,7 +15,7 @@ from driftline.eval.reporting.markup import Cell, render, table
 from driftline.eval.reporting.text import detail, value_text
 from driftline.eval.scoring import ranking
 from driftline.eval.scoring.ranking import bound, comparable, differing, labels, mean_of
-from driftline.eval.scoring.timeline import shared
+from driftline.eval.timeline import shared
 
 STABLE = ("stream", "published")  # other values of the setting `splits` draw from all buckets at once
 NOTE = (

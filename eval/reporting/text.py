@@ -11,7 +11,7 @@ from driftline.eval.protocol import Document, Score
 from driftline.eval.scoring.bands import Band
 from driftline.eval.scoring.decay import Curve, HalfLife
 from driftline.eval.scoring.ranking import entry_of, mean_of
-from driftline.eval.scoring.timeline import record
+from driftline.eval.timeline import record
 from driftline.stream_builder.stream import Stream
 
 DECIMALS = {"share": 1, "corrections": 0, "microseconds": 0}  # of a printed score, by unit; others: up to 3

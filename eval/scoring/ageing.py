@@ -15,7 +15,7 @@ from driftline.eval.rows import Run, groups
 from driftline.eval.scoring import decay
 from driftline.eval.scoring.bands import Array, Band, Floats, share
 from driftline.eval.scoring.sums import Drawn, Draws, Resampling, Sums, drawn, draws_of
-from driftline.eval.scoring.timeline import Timeline, timeline
+from driftline.eval.timeline import Timeline, timeline
 from driftline.stream_builder.measures.label_correlation import independent
 from driftline.stream_builder.stream import Stream
 

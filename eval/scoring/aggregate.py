@@ -8,7 +8,6 @@ import numpy.typing as npt
 
 from driftline.curate.core.errors import BadInput, BadPlugin, shortened
 from driftline.eval.experiment.runs import ours
-from driftline.eval.experiment.settings import setting_names
 from driftline.eval.plain import plain
 from driftline.eval.protocol import MAJORITY, Protocol, Result, Score, primary_of, scores_of, stored_protocol
 from driftline.eval.rows import Row, Run, digest, groups
@@ -18,6 +17,7 @@ from driftline.eval.scoring.bands import Array, half_width, share, student
 from driftline.eval.scoring.comparing import Comparison, compare, score_of
 from driftline.eval.scoring.ranking import comparable, rival
 from driftline.eval.scoring.sums import Draws, Resampling, draws_of
+from driftline.eval.settings import setting_names
 from driftline.stream_builder.measures.label_correlation import half_width as of_runs
 
 Counts = npt.NDArray[np.int64]
@@ -29,7 +29,7 @@ def summary(
     runs: Sequence[Run], stream: str, sha256: str, protocol: str, clusters: Array | None = None
 ) -> dict[str, Any]:
     """Rows of several runs → scores with mean, standard deviation (of the population) and values over seeds. clusters:
-    of uploaders and near copies, as of `sums.groups_of`, for tests of differences."""
+    of uploaders and near copies, as of `outcomes.groups_of`, for tests of differences."""
     return compared(runs, stream, sha256, protocol, clusters)[0]
 
 

@@ -19,7 +19,7 @@ from driftline.eval.protocol import stored_protocol
 from driftline.eval.rows import CONTROL, Run
 from driftline.eval.rows import groups as by_settings
 from driftline.eval.scoring.bands import Array, Band, Floats, holm, interval
-from driftline.eval.scoring.timeline import SECONDS, timeline
+from driftline.eval.timeline import SECONDS, timeline
 
 Is = Literal["ageing", "none", "not known"]
 Kind = Literal["within", "all", "equal", "half"]

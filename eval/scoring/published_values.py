@@ -17,9 +17,9 @@ from importlib.resources import files
 from typing import Any
 
 from driftline.eval.experiment.presets import fitting
-from driftline.eval.experiment.settings import spec_of
 from driftline.eval.learners import LEARNERS
 from driftline.eval.protocol import stored_protocol
+from driftline.eval.settings import spec_of
 
 SCORES = {  # protocol → score → column
     "clear-iid": {name: name for name in ("in_domain", "next_domain", "accuracy", "backward", "forward")},

@@ -4,10 +4,9 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from driftline.eval.experiment.settings import deciding
-from driftline.eval.learner import Learner
 from driftline.eval.learners import LEARNERS
-from driftline.eval.protocol import MAJORITY, Document, Protocol, Score, kind_of, primary_of
+from driftline.eval.protocol import MAJORITY, Document, Score, kind_of, primary_of
+from driftline.eval.settings import deciding
 
 Result = dict[str, Any]  # one of a document's results
 
@@ -37,19 +36,6 @@ def protocol_settings(document: Document, result: Result) -> dict[str, Any]:
     kind = kind_of(document)
     settings = {name: result["settings"].get(name, getattr(kind, name, None)) for name in deciding(kind)}
     return settings | ({"rules": result["rules"]} if result.get("rules") else {})
-
-
-def standing_of(learner: type[Learner], protocol: type[Protocol]) -> str:
-    """What a learner is under a protocol: "bound" if it learns from data that others may not have, as later steps or
-    the last distribution at will; "blind" if it never looks at a sample; "" for the others.
-
-    >>> from driftline.eval.protocol import PROTOCOLS
-    >>> [standing_of(LEARNERS["joint"], PROTOCOLS[name]) for name in ("clear-iid", "seq-to-final")]
-    ['bound', '']
-    """
-    if any(getattr(learner.needs, need) for need in protocol.bounds):
-        return "bound"
-    return "blind" if learner.blind else ""
 
 
 def bound(result: Document) -> bool:

@@ -12,7 +12,7 @@ from driftline.eval.rows import Run
 from driftline.eval.rows import groups as by_settings
 from driftline.eval.scoring import net
 from driftline.eval.scoring.bands import Array, Band, Floats, interval
-from driftline.eval.scoring.timeline import record
+from driftline.eval.timeline import record
 from driftline.stream_builder.stream import Stream
 
 EVERY = (1, 2, 4)  # steps

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from driftline.eval.outcomes import check_stream, groups_in
+from driftline.eval.outcomes import check_stream, groups_in, groups_of
 from driftline.eval.rows import Answers, Run
 from driftline.eval.scoring.bands import Array, Band, Floats, Z, deviations, quantiles, student
-from driftline.stream_builder.stream import SPLITS, Stream
+from driftline.stream_builder.stream import Stream
 
 GROUPS = 512
 SINGLES = 250  # replicates of single seeds
@@ -67,15 +67,6 @@ def _weights(seed: int, replicates: int, groups: int) -> npt.NDArray[np.float32]
     chosen = np.random.default_rng([seed, 1]).integers(groups, size=(replicates, groups))
     chosen += np.arange(replicates)[:, None] * groups
     return np.bincount(chosen.ravel(), minlength=replicates * groups).reshape(replicates, groups).astype(np.float32)
-
-
-def groups_of(stream: Stream) -> Array | None:
-    """Cluster of each sample by position in the stream: its group of uploader and near-duplicates; None: not known."""
-    splits = [step.splits[name] for step in stream.steps for name in SPLITS if name in step.splits]
-    groups = [split.group for split in splits if split.group is not None]
-    if len(groups) < len(splits):
-        return None
-    return np.asarray(np.unique(np.concatenate(groups), return_inverse=True)[1], np.int64)
 
 
 def clusters_of(runs: Sequence[Run], stream: Stream | None) -> Array | None:

@@ -17,9 +17,9 @@ from driftline.pipelines.kinds import Names, Place, Settings, changes_of, path_o
 
 if TYPE_CHECKING:
     from driftline.curate.core.run_log import RunLog
-    from driftline.eval.experiment.settings import Inapplicable
     from driftline.eval.results import Results
     from driftline.eval.run import Workload
+    from driftline.eval.settings import Inapplicable
     from driftline.stream_builder.stream import Stream
 
 _Task = tuple[Any, Path | None, Sequence[Any]]  # a stream or its draws, its folder, learners
@@ -31,9 +31,9 @@ EVAL = "driftline eval stream --protocol clear-iid --learners er,nap \\\n    --s
 def _keys(ctx: typer.Context, incomplete: str) -> list[str]:
     """For the shell: settings of the protocols and learners of the command line."""
     from driftline.eval.experiment.presets import split
-    from driftline.eval.experiment.settings import setting_names
     from driftline.eval.learners import LEARNERS
     from driftline.eval.protocol import PROTOCOLS
+    from driftline.eval.settings import setting_names
 
     kinds = [PROTOCOLS[name] for name in several(ctx.params.get("protocol")) if name in PROTOCOLS]
     names = map(_name, split(",".join(ctx.params.get("learners") or ())))
@@ -76,9 +76,9 @@ def evaluate_all(
     device: For learners with a network.
     workers N|auto: Parallel runs; auto: 1 below 24 runs, else DRIFTLINE_WORKERS, or one for each core or GPU.
     """
-    from driftline.eval.experiment.settings import seeds_of
     from driftline.eval.protocol import PROTOCOLS
     from driftline.eval.reporting.exports import scores_text
+    from driftline.eval.settings import seeds_of
     from driftline.eval.training.sgd_learner import place
     from driftline.stream_builder.stream import Stream
 
@@ -149,7 +149,7 @@ class _Work:
         """What there is to do. tasks: stream or draws, its folder, and learners. single: raise IncompatibleStream.
         Raises BadConfig for a wrong setting, and for one that no part uses, before any work."""
         from driftline.eval.control import check_draws
-        from driftline.eval.experiment.settings import unknown_setting
+        from driftline.eval.settings import unknown_setting
 
         check_draws(self.control)
         parts = [self._part(protocol, *task, single) for task in tasks for protocol in protocols]
@@ -161,8 +161,8 @@ class _Work:
         return parts
 
     def _part(self, protocol: Any, on: Any, path: Path | None, learners: Sequence[Any], single: bool) -> _Part:
-        from driftline.eval.experiment.settings import Inapplicable
         from driftline.eval.run import plan
+        from driftline.eval.settings import Inapplicable
 
         settings, planned, because = dict(self.settings), None, ""
         inapplicable: dict[str, Inapplicable] = {}
@@ -236,7 +236,7 @@ def _chosen(text: str) -> list[str]:
 
 def _on(device: str, learners: Sequence[Any]) -> dict[str, Any]:
     """The setting `device` of the learners that have it and do not have it in their names. Raises UnknownName."""
-    from driftline.eval.experiment.settings import spec_of
+    from driftline.eval.settings import spec_of
 
     specs = [spec for spec in map(spec_of, learners) if "device" in spec.settings and spec.instance is None]
     return {f"{_name(spec.name)}.device": device for spec in specs if "device" not in spec.with_name}
@@ -244,8 +244,8 @@ def _on(device: str, learners: Sequence[Any]) -> dict[str, Any]:
 
 def _draws(path: Path, seeds: str | None) -> dict[int, Path]:
     """The draws of a folder that is no stream itself: all, or those of --seeds. Raises BadConfig for a missing one."""
-    from driftline.eval.experiment.settings import seeds_of
     from driftline.eval.run import draws_of
+    from driftline.eval.settings import seeds_of
 
     draws = {} if (path / "stream.json").is_file() else draws_of(path)
     chosen = seeds_of(seeds) if seeds and draws else list(draws)
@@ -265,8 +265,8 @@ def _name(learner: str) -> str:
 def _sets(changes: Sequence[str], protocols: Sequence[str]) -> dict[str, Any]:
     """`KEY=VALUE` of --set → settings; a key with several values has a list of them. Raises BadConfig for one that is
     given twice and is of no protocol."""
-    from driftline.eval.experiment.settings import setting_names
     from driftline.eval.protocol import PROTOCOLS
+    from driftline.eval.settings import setting_names
     from driftline.pipelines.config.loader import setting_of
 
     given: dict[str, list[Any]] = {}

@@ -131,7 +131,7 @@ def _train_encoder(
 
 
 def _changed(recipe: Recipe, sets: list[str]) -> Recipe:
-    from driftline.eval.experiment.settings import check_settings
+    from driftline.eval.settings import check_settings
     from driftline.pipelines.config.loader import setting_of
 
     settings = check_settings(type(recipe), dict(map(setting_of, sets)), "recipe")

@@ -102,8 +102,8 @@ def _plots(
     names: Sequence[str], runs: Sequence[Path], streams: Sequence[Stream], out: Path, sets: Sequence[str]
 ) -> list[Path]:
     """Plots of what the networks of Seq-to-Final learned."""
-    from driftline.eval.experiment.settings import check_settings
     from driftline.eval.plotting.finetuning import DrawSettings, draw
+    from driftline.eval.settings import check_settings
     from driftline.pipelines.config.loader import setting_of
 
     settings = DrawSettings(**check_settings(DrawSettings, dict(map(setting_of, sets)), "report"))
@@ -131,7 +131,7 @@ def reproduce(
     seeds N-N: As in 0-4 (default: as many as the paper has).
     device: For learners with a network.
     """
-    from driftline.eval.experiment.settings import seeds_of
+    from driftline.eval.settings import seeds_of
     from driftline.eval.training.sgd_learner import place
     from driftline.pipelines.reproduce.items import written
     from driftline.pipelines.reproduce.run import Work, chosen, paper_named

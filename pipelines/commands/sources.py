@@ -135,7 +135,7 @@ def from_baseline(name: str, *, out: Place) -> Shown[dict[str, Any]]:
 def _draws(make: Any, values: dict[str, Any], out: Path, seeds: str) -> list[dict[str, Any]]:
     """A stream for each seed, saved in out/seed-SEED; what they share is their family. Returns their facts."""
     from driftline.curate.core.atomic_io import fingerprint
-    from driftline.eval.experiment.settings import seeds_of
+    from driftline.eval.settings import seeds_of
 
     if values["sequence"] == "portraits":
         raise BadConfig("--seeds was given with --sequence portraits.", "Expected a sequence of shifts for it.")

@@ -184,8 +184,8 @@ class Work:
     def _evaluated(self, item: Item, cell: Cell) -> tuple[dict[str, Any], Path]:
         """The document of an evaluation, and the folder of its runs. Weights of fits are deleted when a table's cell is
         done, unless plots may need them."""
-        from driftline.eval.experiment.settings import spec_of
         from driftline.eval.run import evaluate, plan
+        from driftline.eval.settings import spec_of
 
         folder, stream = self._stream(cell)
         drawn = item.kind == "figure" and not self.quick

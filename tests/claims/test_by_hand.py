@@ -16,7 +16,7 @@ from driftline.eval.rows import Row, Run
 from driftline.eval.scoring.comparing import compare, ties_of
 from driftline.eval.scoring.decay import half_life_of
 from driftline.eval.scoring.sums import Drawn, combined, draws_of
-from driftline.eval.scoring.timeline import record
+from driftline.eval.timeline import record
 from driftline.stream_builder.builders.sampling import quotas
 from driftline.stream_builder.shifts.paper import LabelShift
 from driftline.stream_builder.stream import Split, Step, Stream

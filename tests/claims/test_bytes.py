@@ -43,7 +43,7 @@ from driftline.curate.store.database import Place
 from driftline.curate.validation.answers.verdicts import rule_text, verdict
 from driftline.curate.validation.settings import ValidationSettings
 from driftline.eval.reporting.overview import compared
-from driftline.eval.scoring.timeline import shared
+from driftline.eval.timeline import shared
 from driftline.pipelines.annotation.batches import open_batch
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.demo.draw import photo

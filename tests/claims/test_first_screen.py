@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 from claims.worlds import planted
 
-from driftline.eval.outcomes import numbered
+from driftline.eval.outcomes import groups_of, numbered
 from driftline.eval.protocols.clear import Iid
 from driftline.eval.reporting.report import answer_of, document_of
 from driftline.eval.rows import Answers, Row, Run
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.net import Control, Draw, Kind, Net, key_of, matrix_of, net_of, over_samples, pairs_in
-from driftline.eval.scoring.sums import groups_of
-from driftline.eval.scoring.timeline import record
+from driftline.eval.timeline import record
 from driftline.eval.visits import halved, permuted, visits_of
 from driftline.stream_builder.stream import Split, Stream
 

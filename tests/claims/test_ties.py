@@ -17,9 +17,9 @@ from driftline.curate.bucketing.assign import assign, assign_frozen, freeze
 from driftline.curate.bucketing.settings import BucketSettings
 from driftline.curate.core.seeding import rng_for, tie_ranks, time_order
 from driftline.curate.release.choice import _later_copies
-from driftline.eval.experiment.settings import setting_names
 from driftline.eval.protocol import PROTOCOLS
 from driftline.eval.run import evaluate
+from driftline.eval.settings import setting_names
 from driftline.pipelines.cli.app import app
 from driftline.pipelines.reporting.audit import audit_stream
 from driftline.stream_builder.builders.arrays import from_arrays

@@ -19,14 +19,14 @@ from driftline.curate.core.registry import HOME
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.experiment import runs as run_module
 from driftline.eval.experiment.jobs import jobs_of, settings_text
-from driftline.eval.experiment.settings import check_settings, parsed, setting_names
-from driftline.eval.experiment.settings import described as described_settings
 from driftline.eval.experiment.tune import check_stream
 from driftline.eval.learner import Labels, Learner, Task
 from driftline.eval.learners import LEARNERS
 from driftline.eval.outcomes import answers, sure_answers
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.run import evaluate, plan
+from driftline.eval.settings import check_settings, parsed, setting_names
+from driftline.eval.settings import described as described_settings
 from driftline.eval.training.sgd_learner import NetworkLearner
 from driftline.stream_builder.stream import Stream
 

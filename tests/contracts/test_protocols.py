@@ -13,7 +13,6 @@ from support.helpers import drifting, few_of, hinted
 
 from driftline.curate.core.errors import IncompatibleStream
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.experiment.settings import described, setting_names
 from driftline.eval.learner import Array, Labels, Learner, Task
 from driftline.eval.learners import LEARNERS
 from driftline.eval.protocol import PROTOCOLS, scores_of
@@ -21,6 +20,7 @@ from driftline.eval.results import Results
 from driftline.eval.rows import Row, Run
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.ranking import mean_of
+from driftline.eval.settings import described, setting_names
 from driftline.stream_builder.stream import Split, Step, Stream
 
 

@@ -9,13 +9,13 @@ import pytest
 
 from driftline.curate.core.errors import BadArray
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.experiment.settings import spec_of
 from driftline.eval.learner import Learner, Task
 from driftline.eval.learners import closed_forms as ridge
 from driftline.eval.learners.closed_forms import PENALTIES, NearestMean, RandomFeatures, Ranpac, Ridge, Slda, oas
 from driftline.eval.learners.neighbours import Knn
 from driftline.eval.outcomes import answers as answers_to
 from driftline.eval.outcomes import sure_answers
+from driftline.eval.settings import spec_of
 
 CLASSES, WIDTH = 4, 6
 NAMES = ["nearest-mean", "simple-cil", "slda", "slda(shrinkage=0.01)", "ridge", "random-features(width=20)",

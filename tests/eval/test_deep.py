@@ -15,12 +15,12 @@ from driftline.curate.core.seeding import rng_for
 from driftline.eval.engine import fused
 from driftline.eval.engine.deep import SCALE, SHIFT, Deep, augmented, draw, planes
 from driftline.eval.engine.linear import Rule, step
-from driftline.eval.experiment.settings import spec_of
 from driftline.eval.learner import Task
 from driftline.eval.learners.closed_forms import NearestMean
 from driftline.eval.learners.neighbours import Acm
 from driftline.eval.learners.trained_heads import Finetune
 from driftline.eval.run import evaluate
+from driftline.eval.settings import spec_of
 from driftline.stream_builder.stream import Split, Step, Stream
 
 TINY, C, SIDE = "test_resnet", 3, 32  # timm's own model for tests

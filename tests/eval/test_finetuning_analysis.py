@@ -14,7 +14,6 @@ from support.helpers import drifting, few_of
 
 from driftline.curate.core.errors import BadConfig, BadInput, IncompatibleStream
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.experiment.settings import spec_of
 from driftline.eval.finetuning.fit import accuracy_of, scores_of
 from driftline.eval.finetuning.objectives import pooled, samples
 from driftline.eval.plotting.finetuning import OF_NETWORKS, draw, networks
@@ -25,6 +24,7 @@ from driftline.eval.reporting.protocols.seq_to_final import across, looks, mean_
 from driftline.eval.reporting.protocols.seq_to_final import whole as figures
 from driftline.eval.rows import Run, find
 from driftline.eval.run import evaluate
+from driftline.eval.settings import spec_of
 from driftline.stream_builder.shifts.grammar import sizes_of
 from driftline.stream_builder.stream import Split, Step, Stream
 

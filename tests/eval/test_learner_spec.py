@@ -8,9 +8,9 @@ from support.helpers import drifting
 
 from driftline.curate.core.errors import BadConfig, BadPlugin, UnknownName
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.experiment.settings import spec_of
 from driftline.eval.nets import build
 from driftline.eval.run import evaluate
+from driftline.eval.settings import spec_of
 
 MODULE = '''
 from dataclasses import dataclass

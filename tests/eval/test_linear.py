@@ -13,8 +13,8 @@ from support.helpers import drifting
 from driftline.curate.core.errors import Diverged
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.engine.linear import Head, LinearSettings, fit, net_scores
-from driftline.eval.experiment.settings import spec_of
 from driftline.eval.learner import Task
+from driftline.eval.settings import spec_of
 
 
 def data(n: int, width: int, classes: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -15,7 +15,6 @@ from driftline.eval.engine.deep import Deep
 from driftline.eval.engine.heads import Mlp
 from driftline.eval.engine.linear import Head, LinearSettings, Net, batches, fit, zeros
 from driftline.eval.experiment.presets import GRIDS, fitting
-from driftline.eval.experiment.settings import spec_of
 from driftline.eval.experiment.tune import check_needs
 from driftline.eval.history import History
 from driftline.eval.learner import Learner, Needs, Task
@@ -25,6 +24,7 @@ from driftline.eval.learners.replay import Agem, Gdumb, Project, Reservoir
 from driftline.eval.learners.trained_heads import Finetune
 from driftline.eval.protocol import PROTOCOLS
 from driftline.eval.run import evaluate, plan
+from driftline.eval.settings import spec_of
 from driftline.stream_builder.stream import Split, Step, Stream
 
 N, D, C = 40, 5, 3

@@ -11,7 +11,6 @@ from support.helpers import correlated, described, few_of
 from driftline.curate.core.errors import BadConfig, IncompatibleStream
 from driftline.curate.core.seeding import rng_for
 from driftline.eval import checkpoint
-from driftline.eval.experiment.settings import setting_names
 from driftline.eval.history import Past
 from driftline.eval.learner import Array, Labels, Learner, Task
 from driftline.eval.learners import LEARNERS
@@ -19,6 +18,7 @@ from driftline.eval.learners.online import FcOnly
 from driftline.eval.learners.references import GRID
 from driftline.eval.protocols.near_future.protocol import NearFuture
 from driftline.eval.run import evaluate
+from driftline.eval.settings import setting_names
 from driftline.stream_builder.measures.label_correlation import blind_curve_of, modes
 from driftline.stream_builder.stream import Split, Step, Stream
 

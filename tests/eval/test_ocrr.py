@@ -13,7 +13,6 @@ from support.helpers import drifting
 from driftline.curate.core.errors import BadArray, BadConfig, IncompatibleStream
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.experiment.presets import fitting
-from driftline.eval.experiment.settings import spec_of
 from driftline.eval.learner import Array, Labels, Learner, Task
 from driftline.eval.learners import LEARNERS
 from driftline.eval.learners.neighbours import Substrate, votes
@@ -26,6 +25,7 @@ from driftline.eval.reporting.protocols.ocrr import across, figures
 from driftline.eval.reporting.report import write
 from driftline.eval.rows import Run
 from driftline.eval.run import evaluate
+from driftline.eval.settings import spec_of
 from driftline.stream_builder.stream import Split, Step, Stream
 
 STREAM = drifting(steps=1, classes=8, n=400, width=8, noise=0.7)

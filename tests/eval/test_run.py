@@ -26,7 +26,6 @@ from driftline.eval import rows
 from driftline.eval.engine.fused import kind
 from driftline.eval.experiment.presets import TABLE_1, TABLE_4, expand, fitting
 from driftline.eval.experiment.runs import code_of_run, ours
-from driftline.eval.experiment.settings import seeds_of, spec_of
 from driftline.eval.integrations import Sklearn, Torch
 from driftline.eval.learner import Array, Labels, Learner, Task
 from driftline.eval.learners import LEARNERS
@@ -35,6 +34,7 @@ from driftline.eval.protocol import PROTOCOLS
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.run import evaluate, plan
 from driftline.eval.scoring.published_values import SCORES, beside, values
+from driftline.eval.settings import seeds_of, spec_of
 from driftline.stream_builder.stream import Stream
 
 

@@ -13,7 +13,6 @@ from support.helpers import correlated, drifting
 from driftline.curate.core.errors import BadConfig, Diverged
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.experiment.presets import PRESETS
-from driftline.eval.experiment.settings import Setting, check_instance, check_settings, described, setting_names
 from driftline.eval.experiment.tune import choice_text
 from driftline.eval.learner import Array, Labels, Learner, Task
 from driftline.eval.learners import LEARNERS
@@ -22,6 +21,7 @@ from driftline.eval.protocol import PROTOCOLS
 from driftline.eval.protocols.clear import Iid
 from driftline.eval.protocols.ocrr.protocol import Ocrr
 from driftline.eval.run import evaluate
+from driftline.eval.settings import Setting, check_instance, check_settings, described, setting_names
 from driftline.eval.training.sgd_learner import RATES
 from driftline.stream_builder.stream import Stream
 

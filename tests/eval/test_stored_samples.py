@@ -11,12 +11,12 @@ from contracts.test_protocols import vectors
 from support.helpers import hinted
 
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.experiment.settings import setting_names
 from driftline.eval.history import History, Past
 from driftline.eval.learner import APART, Learner, Task
 from driftline.eval.learners import LEARNERS
 from driftline.eval.learners.online import OnlineLearner
 from driftline.eval.memory.knn_index import Memory
+from driftline.eval.settings import setting_names
 
 STREAM = hinted(vectors())
 TRAINS = [step["train"] for step in STREAM.steps]

@@ -19,7 +19,7 @@ from driftline.eval.reporting.overview import compared, overview, versions_secti
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.reporting.two_runs import _table, two_runs
 from driftline.eval.run import evaluate
-from driftline.eval.scoring.timeline import shared
+from driftline.eval.timeline import shared
 from driftline.stream_builder.stream import Stream
 
 YEAR = 31_557_600  # seconds

@@ -16,11 +16,11 @@ from driftline.curate.core.errors import BadConfig, IncompatibleStream, Integrit
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.encoders import spec_of
 from driftline.curate.release import Release
-from driftline.eval.experiment.settings import spec_of as learner_of
 from driftline.eval.experiment.tune import check_stream
 from driftline.eval.learner import Task
 from driftline.eval.learners.trained_heads import ZeroShot
 from driftline.eval.run import evaluate
+from driftline.eval.settings import spec_of as learner_of
 from driftline.pipelines.cli.app import app
 from driftline.stream_builder.builders.encoded import encode
 from driftline.stream_builder.builders.release import from_release

@@ -29,7 +29,7 @@ from driftline.curate.images.strip_exif import _segments
 from driftline.curate.metadata.filtering import withdrawn_ids
 from driftline.curate.retrieval.settings import Concept
 from driftline.curate.validation.answers.answers import read_answers, read_lines
-from driftline.eval.experiment.settings import seeds_of
+from driftline.eval.settings import seeds_of
 from driftline.pipelines.cli.common import guarded_out
 from driftline.pipelines.run.state import settle
 from driftline.stream_builder.builders.arrays import from_arrays

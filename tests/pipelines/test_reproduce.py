@@ -18,7 +18,7 @@ from support.toy_encoder import tiny_bert
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.experiment.settings import spec_of
+from driftline.eval.settings import spec_of
 from driftline.pipelines.reproduce import seq_to_final
 from driftline.pipelines.reproduce.items import Cell, Item, Row, judged, means_of, rows_of, written
 from driftline.pipelines.reproduce.run import PAPERS, Work, chosen, paper_named

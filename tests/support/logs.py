@@ -12,7 +12,7 @@ import pyarrow as pa
 from driftline.curate.core.atomic_io import csv_text, write_parquet, write_text
 from driftline.eval.protocol import stored_protocol
 from driftline.eval.rows import Run, new_models
-from driftline.eval.scoring.timeline import timeline
+from driftline.eval.timeline import timeline
 from driftline.stream_builder.stream import SPLITS, Stream
 
 

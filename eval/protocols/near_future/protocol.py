@@ -11,12 +11,12 @@ from pydantic import Field
 
 from driftline.curate.core.errors import BadConfig, IncompatibleStream
 from driftline.curate.foreign.names import is_count
-from driftline.eval.experiment.settings import NO_EFFECT
 from driftline.eval.history import Reveals, check_label_time, has_label_time, reveals
 from driftline.eval.learner import Learner, Task
 from driftline.eval.protocol import MAJORITY, Protocol, Ran, Result, Roles, Score, Start, require
 from driftline.eval.protocols.near_future import loop
 from driftline.eval.rows import Row
+from driftline.eval.settings import NO_EFFECT
 from driftline.eval.training.sgd_learner import NetworkLearner
 from driftline.stream_builder.measures.label_correlation import blind_curve_of
 from driftline.stream_builder.stream import Split, Step, Stream, join

@@ -16,7 +16,6 @@ from driftline.curate.core.atomic_io import fingerprint
 from driftline.curate.core.errors import BadArray, BadInput
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.experiment.presets import fitting
-from driftline.eval.experiment.settings import NO_EFFECT
 from driftline.eval.history import check_label_time
 from driftline.eval.learner import Learner, Task
 from driftline.eval.learners import LEARNERS
@@ -25,6 +24,7 @@ from driftline.eval.memory.correction_ledger import Ledger, verify
 from driftline.eval.protocol import Protocol, Result, Roles, Score, rehearsal, require, shares
 from driftline.eval.protocols.ocrr import loop
 from driftline.eval.rows import Row, folder_name
+from driftline.eval.settings import NO_EFFECT
 from driftline.stream_builder.stream import Stream
 
 Floats = npt.NDArray[np.float64]

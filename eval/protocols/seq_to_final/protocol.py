@@ -12,7 +12,6 @@ from pydantic import Field
 from driftline.curate.core.errors import BadConfig, IncompatibleStream
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.engine import fused
-from driftline.eval.experiment.settings import NO_EFFECT
 from driftline.eval.finetuning.modes import Hyper, Rule, Rules
 from driftline.eval.learner import Learner, Task
 from driftline.eval.learners.online import chosen_rate
@@ -20,6 +19,7 @@ from driftline.eval.nets import build
 from driftline.eval.outcomes import evaluate_split
 from driftline.eval.protocol import Protocol, Result, Roles, Score, bare, rehearsal, require, require_two
 from driftline.eval.rows import Row
+from driftline.eval.settings import NO_EFFECT
 from driftline.stream_builder.stream import Step, Stream
 
 

@@ -10,7 +10,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from driftline.eval.experiment.settings import spec_of
+from driftline.eval.settings import spec_of
 
 ONE_LAYER = ("st-1", "sst-1", "jst-1")  # ConvNets' values stand under -B: means are over the other eight networks
 EXACT = {  # settings of the protocol that made the values

@@ -17,14 +17,15 @@ from support.worlds import heavy_groups
 from driftline.curate.core.errors import IncompatibleStream
 from driftline.eval import outcomes, rows
 from driftline.eval.learner import Learner, Task
+from driftline.eval.outcomes import groups_of
 from driftline.eval.rows import Answers, Row, Run
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.ageing import Ageing, ageing
 from driftline.eval.scoring.aggregate import summary
 from driftline.eval.scoring.bands import Band, quantiles
 from driftline.eval.scoring.decay import by_lag, falling, first_below, left_over, pairs_of, slope
-from driftline.eval.scoring.sums import Draws, Resampling, drawn, draws_of, groups_of, summed
-from driftline.eval.scoring.timeline import timeline
+from driftline.eval.scoring.sums import Draws, Resampling, drawn, draws_of, summed
+from driftline.eval.timeline import timeline
 
 YEAR = 365.2425 * 86400
 ABOUT: dict[str, Any] = {

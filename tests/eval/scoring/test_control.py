@@ -18,7 +18,7 @@ from support.helpers import drifting, grouped
 
 from driftline.curate.core.errors import BadConfig
 from driftline.eval.control import check_draws, controlled
-from driftline.eval.outcomes import find, groups_in
+from driftline.eval.outcomes import find, groups_in, groups_of
 from driftline.eval.protocols.clear import EqualIid, HalfStreaming, Streaming
 from driftline.eval.reporting.report import results_of
 from driftline.eval.results import Results
@@ -27,7 +27,6 @@ from driftline.eval.run import evaluate
 from driftline.eval.scoring.bands import interval
 from driftline.eval.scoring.net import NO_CONTROL, Net, holm_named, matrix_of, net_of, nets_of, over_samples
 from driftline.eval.scoring.retraining import harder_data, retrain_every, smallest_ageing
-from driftline.eval.scoring.sums import groups_of
 from driftline.eval.visits import Visits, halved, invalid, permuted, visits_of
 from driftline.stream_builder.step import Split, Step
 from driftline.stream_builder.stream import Stream
