@@ -131,6 +131,19 @@ def from_files(paths: Sequence[Path], size: int, source: Path) -> LazyImages:
     return LazyImages(tuple(paths), as_locations([(i, 0, length) for i, length in enumerate(sizes)]), size)
 
 
+def from_tars(folder: Path, tars: Sequence[str], members: Sequence[str], size: int) -> LazyImages:
+    """The members of tars of `folder`, in this order. Raises IntegrityError for one that its tar lacks."""
+    names, wanted = sorted(set(tars)), list(zip(tars, members, strict=True))
+    location = {
+        (tar, member): (number, offset, length)
+        for number, tar in enumerate(names)
+        for member, offset, length in tar_members(folder / tar)
+    }
+    if lost := [key for key in wanted if key not in location]:
+        raise IntegrityError(f"The shard {lost[0][0]} lacks the image {lost[0][1]}.", "", "Copy the release again.")
+    return LazyImages(tuple(folder / tar for tar in names), as_locations([location[key] for key in wanted]), size)
+
+
 def as_locations(rows: Sequence[tuple[int, int, int]]) -> npt.NDArray[np.int64]:
     """(N, 3), also for no rows."""
     return np.array(rows, np.int64).reshape(-1, 3)

@@ -103,14 +103,13 @@ DOWNHILL = {  # package → its rooms, the lowest first: a room imports only tho
     "curate": "core foreign metadata images sources store fetch encoders embedding retrieval bucketing validation "
     "release pretrain export publishing",
     "stream_builder": "lazy_images class_texts step splitting storage stream rows shifts importers "
-    "builders datasets measures export interop",
+    "datasets builders measures export interop",
     "eval": "timeline engine history learner checkpoint rows outcomes plain visits memory nets training "
     "finetuning integrations learners settings protocol experiment protocols scoring plotting logs reporting "
     "results run control leaderboard",
     "pipelines": "kinds web config run stages annotation reporting browse forecast demo reproduce cli commands",
 }
 CLIMBS = {  # (package, room, a higher room that it imports) → why
-    ("stream_builder", "builders", "datasets"): "a builder and a dataset of the same images name each other's parts",
     ("pipelines", "run", "stages"): "the runner calls the stages, whose base class is of a run",
     ("pipelines", "run", "annotation"): "withdrawing rewrites the batches",
     ("pipelines", "run", "reporting"): "a run shows what happened to a photo",

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from driftline.curate.core.errors import BadConfig, IntegrityError
+from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.seeding import time_order
 from driftline.curate.foreign.images import open_image, square
 from driftline.curate.foreign.names import is_count
 from driftline.curate.release import Release
 from driftline.stream_builder.class_texts import ClassTexts, TextEncoder, encoded, prompts_of
-from driftline.stream_builder.lazy_images import LazyImages, as_locations, tar_members
+from driftline.stream_builder.lazy_images import LazyImages, as_locations, from_tars, tar_members
 from driftline.stream_builder.lazy_images import join as join_images
 from driftline.stream_builder.rows import splits_of
 from driftline.stream_builder.splitting import Group, drawn, numbered
@@ -93,12 +93,13 @@ def _features(release: Release, features: str | None) -> tuple[str, int | None]:
 
 def release_samples(release: Release, features: str | None = None) -> Split:
     """All labelled images of a release, in the order of its table. features: as of `from_release`. Raises BadConfig."""
-    name, edge = _features(release, features)
+    table, (name, edge) = release.table, _features(release, features)
     if edge is None:
         x: Any = np.asarray(release.features(name), np.float32)
+    elif name.startswith("pixels:"):
+        x = _pixels(release, edge)
     else:
-        x = _pixels(release, edge) if name.startswith("pixels:") else release_images(release, edge)
-    table = release.table
+        x = from_tars(release.path / "shards", table["shard"].to_pylist(), table["member"].to_pylist(), edge)
     ids, label, time = np.array(table["id"].to_pylist(), np.str_), table["label"], table["uploaded"]
     label, time = (column.to_numpy().astype(np.int64) for column in (label, time))
     return Split(x, label, ids, time, release_groups(release))
@@ -139,21 +140,6 @@ def unlabelled_images(release: Release, size: int, decode: bool) -> dict[int, An
         images = LazyImages(tuple(of_bucket), as_locations(locations), size)
         by_bucket[int(name.removeprefix("bucket_"))] = images[:] if decode else images
     return by_bucket
-
-
-def release_images(release: Release, size: int) -> LazyImages:
-    """The release's images in the order of its table."""
-    shards, members = release.table["shard"].to_pylist(), release.table["member"].to_pylist()
-    names = sorted(set(shards))
-    location = {
-        (shard, member): (number, offset, length)
-        for number, shard in enumerate(names)
-        for member, offset, length in tar_members(release.path / "shards" / shard)
-    }
-    if lost := [key for key in zip(shards, members, strict=True) if key not in location]:
-        raise IntegrityError(f"The shard {lost[0][0]} lacks the image {lost[0][1]}.", "", "Copy the release again.")
-    locations = [location[key] for key in zip(shards, members, strict=True)]
-    return LazyImages(tuple(release.path / "shards" / shard for shard in names), as_locations(locations), size)
 
 
 def _pixels(release: Release, size: int) -> Array:

@@ -16,9 +16,8 @@ from driftline.curate.foreign.arrays import number_of_classes, read_arrays
 from driftline.curate.foreign.images import IMAGE_SUFFIXES, as_rgb, open_image
 from driftline.curate.foreign.tables import read_parquet
 from driftline.curate.release import Release
-from driftline.stream_builder.builders.release import release_images
 from driftline.stream_builder.datasets.base import Dataset, Options, Samples
-from driftline.stream_builder.lazy_images import from_files
+from driftline.stream_builder.lazy_images import from_files, from_tars
 from driftline.stream_builder.shifts.base import Labels
 from driftline.stream_builder.stream import Array
 
@@ -110,10 +109,10 @@ def _images(folder: Path, classes: list[str], size: int) -> Samples:
 def open_release(path: Path, options: Options) -> Dataset:
     """Images are decoded when drawn, at `options.size`. path: of the release, or of the run that published it."""
     release = Release.open(path)
-    x = release_images(release, options.size)
+    tars, members, split = (release.table[name].to_pylist() for name in ("shard", "member", "split_0"))
+    x = from_tars(release.path / "shards", tars, members, options.size)
     y = release.table["label"].to_numpy().astype(np.int64)
-    split = np.array(release.table["split_0"].to_pylist())
-    train, test = (np.flatnonzero(split == name) for name in ("train", "test"))
+    train, test = (np.flatnonzero(np.array(split) == name) for name in ("train", "test"))
     return Dataset(
         release.name,
         Samples(x.select(train), y[train], train),
