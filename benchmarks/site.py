@@ -2,7 +2,7 @@
 
     python benchmarks/site.py            25 learners × 4 protocols × 20 streams × 5 seeds
 
-Rows and outcomes are written as an evaluation writes them, with answers drawn at random; what is measured is the report
+Rows and predictions are written as an evaluation writes them, with random answers; what is measured is the report
 alone. Goals: at most 30 s and 30 MB, and the first picture of its first page within 2 s in a browser.
 """
 
@@ -16,15 +16,15 @@ from pathlib import Path
 import numpy as np
 
 from driftline.curate.core.seeding import rng_for
-from driftline.eval import outcomes, rows
+from driftline.eval import predictions, rows
 from driftline.eval.learners import LEARNERS
-from driftline.eval.outcomes import Tally
+from driftline.eval.predictions import Tally
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.rows import Row
 from driftline.eval.run import evaluate
 from driftline.stream_builder.stream import Split, Step, Stream
 
-OF_A_FILE = ("format", rows.ROWS_DIGEST, rows.OUTCOMES_DIGEST)
+OF_A_FILE = ("format", rows.ROWS_DIGEST, rows.PREDICTIONS_DIGEST)
 PROTOCOLS = ("clear-iid", "clear-streaming", "near-future", "ocrr")
 
 
@@ -51,7 +51,7 @@ def fill(out: Path, runs: int) -> int:
     templates = {}
     for protocol in PROTOCOLS:
         evaluate(stream_of("template", 10), protocol, ["nearest-mean"], out=out / "template" / protocol)
-        templates[protocol] = outcomes.find([out / "template" / protocol])[0][0]
+        templates[protocol] = predictions.find([out / "template" / protocol])[0][0]
     made = 0
     for s in range(10**6):
         for run in templates.values():
@@ -62,7 +62,7 @@ def fill(out: Path, runs: int) -> int:
                     stream = {**run.about["stream"], "name": f"stream {s}", "sha256": f"{s:064d}"}
                     about = {**run.about, "learner": name, "seed": seed, "stream": stream}
                     folder, told = out / "runs" / f"{made:06d}", [_drawn(row, rng) for row in run.rows]
-                    outcomes.write(folder / outcomes.FILE, outcomes.table(told))
+                    predictions.write(folder / predictions.FILE, predictions.table(told))
                     rows.save(folder, {key: value for key, value in about.items() if key not in OF_A_FILE}, told)
                     made += 1
     return made

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from driftline.eval.nets.chain import HEAD as HEAD
     from driftline.eval.nets.chain import STEM as STEM
     from driftline.eval.nets.chain import Blocks as Blocks
-    from driftline.eval.outcomes import evaluate_split as evaluate_split
+    from driftline.eval.predictions import evaluate_split as evaluate_split
     from driftline.eval.protocol import Protocol as Protocol
     from driftline.eval.protocol import Ran as Ran
     from driftline.eval.protocol import Result as Result

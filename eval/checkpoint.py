@@ -27,7 +27,8 @@ EVERY = 60.0  # seconds between two states
 OURS = tuple(
     f"driftline.eval.{name}."
     for name in (
-        "engine", "learners", "memory.knn_index", "memory.samplers", "outcomes", "rows", "protocols.near_future.loop",
+        "engine", "learners", "memory.knn_index", "memory.samplers", "predictions", "rows",
+        "protocols.near_future.loop",
     )
 )  # fmt: skip
 

@@ -15,8 +15,8 @@ from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.outcomes import groups_of
 from driftline.eval.plain import plain
+from driftline.eval.predictions import groups_of
 from driftline.eval.protocol import Protocol, stored_protocol
 from driftline.eval.protocols.clear import EqualIid, EqualStreaming, HalfIid, HalfStreaming, Iid, Streaming
 from driftline.eval.reporting.text import seconds_text

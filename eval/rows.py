@@ -39,7 +39,7 @@ Key = tuple[str, str, str]  # of a document: see `key_of`
 @dataclass(eq=False)
 class Answers:
     """Records of one test, in the order of its samples: as they were given, from the end of the run on as they are
-    stored (see `outcomes.table`)."""
+    stored (see `predictions.table`)."""
 
     sample: Any
     """(N,) positions in the stream"""
@@ -97,7 +97,7 @@ class Row:
     class_correct: Sequence[int] = ()
     """right answers of each label from 0, if counted"""
     answers: Answers | None = field(default=None, repr=False, compare=False)
-    """records of the samples (see `outcomes`); None: not known"""
+    """records of the samples (see `predictions`); None: not known"""
 
 
 def changed(row: Row, values: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> Row:

@@ -14,7 +14,7 @@ import numpy as np
 
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.executor import Executor
-from driftline.eval import outcomes
+from driftline.eval import predictions
 from driftline.eval import rows as row_files
 from driftline.eval.experiment.jobs import AnyLearner, AnyProtocol, Job, Settings, Setup, jobs_of, settings_text, swept
 from driftline.eval.experiment.presets import left_out
@@ -22,7 +22,7 @@ from driftline.eval.experiment.runs import about_stream, is_finished, place_of, 
 from driftline.eval.experiment.tune import Grid, started
 from driftline.eval.history import label_time_note
 from driftline.eval.learner import Learner
-from driftline.eval.outcomes import groups_of
+from driftline.eval.predictions import groups_of
 from driftline.eval.protocol import Protocol
 from driftline.eval.results import Results
 from driftline.eval.rows import Run, folder_name, keep_skipped
@@ -129,7 +129,7 @@ def _parts_on(
     parts = []
     for values, chosen in swept(protocol, settings):
         grid, jobs = jobs_of(stream, protocol, learners, seeds, chosen, tune, out, preset, any_code=reuse == "any")
-        parts.append(_Part(outcomes.numbered(stream), seeds, folder, values, grid, jobs))
+        parts.append(_Part(predictions.numbered(stream), seeds, folder, values, grid, jobs))
     return parts
 
 

@@ -32,7 +32,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))  # the world
 from claims.test_first_screen import by_hand
 from claims.worlds import planted
 
-from driftline.eval.outcomes import groups_of
+from driftline.eval.predictions import groups_of
 from driftline.eval.rows import Answers, Row, Run, groups
 from driftline.eval.scoring.ageing import Ageing, ageing
 from driftline.eval.scoring.comparing import compare
@@ -174,7 +174,7 @@ def covered(world: World, simulations: int) -> dict[str, float]:
 
 
 def told_apart(world: World, learners: int, simulations: int) -> dict[str, float]:
-    """The share of tables of equal learners in which any two differ: by the score, and by the outcomes."""
+    """The share of tables of equal learners in which any two differ: by the score, and by the predictions."""
     case, tables, testable = [learners, world.seeds, round(1000 * world.sd), world.clusters], [], 0
     rng = np.random.default_rng(case)
     for _ in range(simulations):

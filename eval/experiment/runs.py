@@ -18,7 +18,7 @@ from driftline.curate.core import files as digests
 from driftline.curate.core.atomic_io import fingerprint, locked
 from driftline.curate.core.files import files_of
 from driftline.curate.core.own_code import HOME, PLAIN, Untold, code_of, sha256_of, value_of
-from driftline.eval import outcomes, timeline
+from driftline.eval import predictions, timeline
 from driftline.eval import rows as row_files
 from driftline.eval.checkpoint import Checkpoint
 from driftline.eval.engine import fused
@@ -89,7 +89,7 @@ def shared_runs(task: Task) -> tuple[dict[str, str], int]:
     stream_folder, grid, jobs = task
     failed: dict[str, str] = {}
     done = 0
-    for job, run, found in runs_of(outcomes.numbered(Stream.load(stream_folder)), grid, jobs):
+    for job, run, found in runs_of(predictions.numbered(Stream.load(stream_folder)), grid, jobs):
         if not isinstance(run, Run):
             failed.setdefault(job.name, str(run))
         done += not found
@@ -100,7 +100,7 @@ def runs_of(stream: Stream, grid: Setup, jobs: Sequence[Job]) -> Iterator[tuple[
     """Each job's run, or why there is none, and whether it was found on disk. The protocol does the others. stream:
     numbered."""
     begun: list[tuple[Job, _Begun]] = []
-    stored = outcomes.Shared()
+    stored = predictions.Shared()
     for job in jobs:
         try:
             run = _begin(stream, grid, job)
@@ -108,7 +108,7 @@ def runs_of(stream: Stream, grid: Setup, jobs: Sequence[Job]) -> Iterator[tuple[
             yield job, skip_reason(error), False
             continue
         if isinstance(run, tuple):
-            loaded, _ = outcomes.load(run[0], stored)  # a damaged one is no failure of its learner
+            loaded, _ = predictions.load(run[0], stored)  # a damaged one is no failure of its learner
             other = loaded.about.get("code_of") != run[1]  # as it may be if any code will do
             yield job, dataclasses.replace(loaded, about=loaded.about | {"other_code": True}) if other else loaded, True
         else:
@@ -188,8 +188,8 @@ def _finish(stream: Stream, grid: Setup, job: Job, run: _Begun, ran: Ran) -> Run
     learner, protocol = ran.learner, grid.protocol
     alone = protocol.learners_per_pass == 1  # else the clock ran for other learners, too
     seconds = max([time.process_time() - run.clock if alone else 0.0, *(row.seconds for row in ran.rows)])
-    outcomes.check_classes(ran.rows, type(learner).__name__, stream)
-    records = outcomes.table(ran.rows, outcomes.groups_of(stream))
+    predictions.check_classes(ran.rows, type(learner).__name__, stream)
+    records = predictions.table(ran.rows, predictions.groups_of(stream))
     changes = row_files.last_changes(ran.rows, protocol.roles.step)
     if learner.needs.future:  # it learned all steps before the first test
         changes = dict.fromkeys(changes, len(stream.steps) - 1)
@@ -219,8 +219,8 @@ def _finish(stream: Stream, grid: Setup, job: Job, run: _Begun, ran: Ran) -> Run
     if folder is not None:
         with locked(folder):  # several processes end the run that they shared
             if is_finished(folder, grid) and "edited_while_running" not in about:
-                return outcomes.load(folder)[0]
+                return predictions.load(folder)[0]
             (folder / "run.json").unlink(missing_ok=True)  # of code that could not be told
-            outcomes.write(folder / outcomes.FILE, records)
+            predictions.write(folder / predictions.FILE, records)
             row_files.save(folder, about, rows)
     return Run(about, list(rows))

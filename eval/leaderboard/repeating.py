@@ -15,7 +15,7 @@ from driftline.curate.core.late import torch
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.learner import Array, Labels, Learner, Task
 from driftline.eval.learners import LEARNERS
-from driftline.eval.outcomes import numbered
+from driftline.eval.predictions import numbered
 from driftline.eval.protocol import Protocol, Start, stored_protocol
 from driftline.eval.rows import Answers, Row, Run, counted
 from driftline.eval.run import evaluate

@@ -1,4 +1,4 @@
-"""The file of a submission: rows, outcomes and hashes of runs, packed and read.
+"""The file of a submission: rows, predictions and hashes of runs, packed and read.
 
 A submission is a zip: `manifest.json` (written last, with the SHA-256 of every other member) and for each run
 `runs/NNNN/run.json`, `rows.parquet` and `predictions.parquet`; `code/NAME.py` are modules of learners that driftline
@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from driftline.curate.core.atomic_io import check_format, write_bytes
 from driftline.curate.core.errors import BadInput, DriftlineError, IntegrityError, MissingFile, reason
-from driftline.eval import outcomes
+from driftline.eval import predictions
 from driftline.eval import rows as row_files
 from driftline.eval.rows import Run
 from driftline.eval.scoring.aggregate import summary
@@ -47,13 +47,13 @@ def pack(paths: Sequence[Path], name: str, out: Path, contact: str = "", code: S
         raise BadInput(f"The name is {name[:60]!r}.", "Expected up to 200 printable characters.")
     members: dict[str, bytes] = {}
     for i, folder in enumerate(row_files.folders(paths)):
-        run, records = row_files.load(folder), folder / outcomes.FILE
+        run, records = row_files.load(folder), folder / predictions.FILE
         members[f"runs/{i:04d}/run.json"] = _json({"format": row_files.FORMAT, **run.about})
         sink = io.BytesIO()
         pq.write_table(pa.Table.from_pylist([row_files.plain(r) for r in run.rows], schema=row_files.schema()), sink)
         members[f"runs/{i:04d}/rows.parquet"] = sink.getvalue()
         if records.is_file():
-            members[f"runs/{i:04d}/{outcomes.FILE}"] = records.read_bytes()
+            members[f"runs/{i:04d}/{predictions.FILE}"] = records.read_bytes()
     for module in code:
         if not MEMBER.fullmatch(member := f"code/{module.name}"):
             raise BadInput(f"The code {module} has a name that is no module's.", "Expected NAME.py.")
@@ -151,12 +151,12 @@ def modules_of(members: Mapping[str, bytes]) -> set[str]:
 
 
 def with_records(run: Run, members: Mapping[str, bytes], number: int) -> Run:
-    """A run with its outcomes, if it has some. Raises BadInput and IntegrityError as `outcomes.attached`."""
+    """A run with its predictions, if it has some. Raises BadInput and IntegrityError as `predictions.attached`."""
     names = sorted(member for member in members if member.endswith("/run.json"))
-    member = names[number].replace("run.json", outcomes.FILE)
+    member = names[number].replace("run.json", predictions.FILE)
     if member not in members:
         return run
-    return Run(run.about, outcomes.attached(Path(member), io.BytesIO(members[member]), run.rows))
+    return Run(run.about, predictions.attached(Path(member), io.BytesIO(members[member]), run.rows))
 
 
 def documents_of(runs: Sequence[Run]) -> list[dict[str, Any]]:

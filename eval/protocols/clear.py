@@ -20,7 +20,7 @@ from driftline.curate.core.errors import BadInput, IncompatibleStream
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.learner import Learner, Task
 from driftline.eval.learners.online import chosen_rate
-from driftline.eval.outcomes import evaluate_split
+from driftline.eval.predictions import evaluate_split
 from driftline.eval.protocol import Protocol, Result, Roles, Score, bare, mean_of_tests, rehearsal, require, require_two
 from driftline.eval.rows import Row
 from driftline.eval.visits import halved, newest

@@ -31,13 +31,13 @@ def facts_of(comparisons: Comparisons) -> list[dict[str, Any]]:
     every pair."""
     per_group = []
     for members, comparison in comparisons:
-        of_outcomes = adjusted(comparison.p_outcomes)
+        of_predictions = adjusted(comparison.p_predictions)
         pairs = [
             {
                 "of": [members[i], members[j]],
                 "difference": [float(getattr(comparison.difference, end)[i, j]) for end in ("value", "low", "high")],
                 "p": float(comparison.adjusted[i, j]),
-                "p_outcomes": float(of_outcomes[i, j]),
+                "p_predictions": float(of_predictions[i, j]),
             }
             for i, j in combinations(range(len(members)), 2)
         ]
@@ -74,7 +74,7 @@ def old_of(
         apart = compare([runs_of[i] for i in members], clusters, decisive) if len(members) > 1 else None
         ties = () if apart is None else ties_of(np.arange(len(members)), apart.adjusted)
         if apart is not None and not ties:  # too few seeds: of these trained models, over other test samples
-            ties = ties_of(np.arange(len(members)), adjusted(apart.p_outcomes))
+            ties = ties_of(np.arange(len(members)), adjusted(apart.p_predictions))
         per_group.append({"members": members, "ties": [[members[i] for i in tie] for tie in ties], "samples": samples})
     return per_group
 

@@ -93,7 +93,7 @@ def remarks(result: Mapping[str, Any]) -> list[str]:
 
 
 def recalls(part: Document) -> tuple[list[str], list[list[str]]]:
-    """Names of the classes, and for each learner with outcomes its label and its recall of each class in per cent; "–"
+    """Names of the classes, and for each learner with predictions its label and its recall (%) of each class; "–"
     for a class without tests."""
     results = [r for r in part["results"] if "classes" in r]
     names = list(part.get("classes", ())) if results else []
@@ -107,7 +107,7 @@ def recalls(part: Document) -> tuple[list[str], list[list[str]]]:
 
 
 def _recall_table(part: Document) -> Markup | None:
-    """A row for each class, those with the lowest recall if there are many; None without outcomes."""
+    """A row for each class, those with the lowest recall if there are many; None without predictions."""
     names, rows = recalls(part)
     n: list[int] = max((r["classes"]["n"] for r in part["results"] if "classes" in r), key=len, default=[])
     n = [*n, *[0] * (len(names) - len(n))]

@@ -12,7 +12,7 @@ from driftline.curate.core.atomic_io import write_text
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.outputs import check_own
 from driftline.curate.core.system import cores
-from driftline.eval import outcomes
+from driftline.eval import predictions
 from driftline.eval import rows as row_files
 from driftline.eval.plotting.charts import Section
 from driftline.eval.protocol import Document, stored_protocol
@@ -36,8 +36,8 @@ from driftline.stream_builder.stream import Stream
 TITLE = "driftline report"
 MANY_RUNS = 2000  # with more, several processes make the documents
 FEW_RUNS, REPLICATES, FEW = 500, 1000, 60  # with more runs, intervals come from fewer replicates
-NAMED = 3  # files of outcomes that cannot be used
-OUTCOMES = 64 * 2**20  # bytes of outcomes that are read
+NAMED = 3  # files of predictions that cannot be used
+MOST_BYTES = 64 * 2**20  # bytes of predictions that are read
 
 
 def results_of(paths: Sequence[Path], streams: Sequence[Stream] = ()) -> list[dict[str, Any]]:
@@ -57,7 +57,7 @@ def results_of(paths: Sequence[Path], streams: Sequence[Stream] = ()) -> list[di
         for entry in whys
     }
     streams_of = {stream.sha256: stream for stream in streams}
-    size = sum(file.stat().st_size for folder in folders if (file := folder / outcomes.FILE).is_file())
+    size = sum(file.stat().st_size for folder in folders if (file := folder / predictions.FILE).is_file())
     # A protocol of a plugin may be known to this process only.
     ours = all(stored_protocol(key[1]).__module__.startswith("driftline.eval.") for key in groups)
     several = ours and len(folders) > MANY_RUNS
@@ -79,19 +79,19 @@ def results_of(paths: Sequence[Path], streams: Sequence[Stream] = ()) -> list[di
 def _document(
     task: tuple[list[Path], row_files.Key, Stream | None, bool, int],
 ) -> tuple[set[str], dict[str, Any]]:
-    """Folders of runs, their key, the stream, whether replicates are few, and bytes of the outcomes of all runs → the
+    """Folders of runs, their key, the stream, whether replicates are few, and bytes of all predictions → the
     learners that have rows, and the document. Without Python's search for cycles, which goes through a million
     rows again and again and finds none."""
     (places, key, stream, few, size), collects = task, gc.isenabled()
     gc.disable()
     try:
         unread: list[str] = []
-        if size > OUTCOMES:
+        if size > MOST_BYTES:
             runs = [row_files.load(folder) for folder in places]
-            limit = f"more than the {OUTCOMES / 2**20:.0f} that a report reads"
+            limit = f"more than the {MOST_BYTES / 2**20:.0f} that a report reads"
             unread = [f"The per-sample predictions have {size / 2**20:,.0f} MiB, {limit}."]
         elif places:
-            runs, unread = outcomes.find(places)
+            runs, unread = predictions.find(places)
         else:
             runs = []
         if len(unread) > NAMED:

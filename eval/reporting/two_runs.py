@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from driftline.curate.core.errors import BadConfig
-from driftline.eval import outcomes
+from driftline.eval import predictions
 from driftline.eval import rows as row_files
 from driftline.eval.plotting.charts import Section
 from driftline.eval.protocol import Document, primary_of
@@ -34,7 +34,7 @@ def two_runs(
 
     Raises MissingFile for a folder without rows, BadConfig if A and B have no protocol and stream in common.
     """
-    sides = [outcomes.find([path]) for path in paths]
+    sides = [predictions.find([path]) for path in paths]
     grouped = [row_files.grouped(runs) for runs, _ in sides]
     common = [key for key in grouped[0] if key in grouped[1]]
     if not common:

@@ -71,7 +71,7 @@ def ageing(
     runs: Sequence[Run], stream: Stream | None = None, resampling: Resampling | None = None
 ) -> list[Ageing | None]:
     """How each learner ages: one entry for each result of `summary` of the same runs, in its order; None where the
-    protocol does not test models on steps (ocrr, seq-to-final), and for runs without outcomes.
+    protocol does not test models on steps (ocrr, seq-to-final), and for runs without predictions.
 
     runs: of one protocol and stream. stream: gives the groups of uploaders and near-duplicates. resampling: the draws;
     default: 1,000, clustered if the stream has groups. Raises IncompatibleStream for another stream than that of the

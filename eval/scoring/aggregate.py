@@ -29,7 +29,7 @@ def summary(
     runs: Sequence[Run], stream: str, sha256: str, protocol: str, clusters: Array | None = None
 ) -> dict[str, Any]:
     """Rows of several runs → scores with mean, standard deviation (of the population) and values over seeds. clusters:
-    of uploaders and near copies, as of `outcomes.groups_of`, for tests of differences."""
+    of uploaders and near copies, as of `predictions.groups_of`, for tests of differences."""
     return compared(runs, stream, sha256, protocol, clusters)[0]
 
 
@@ -144,7 +144,7 @@ def _over_samples(protocol: Protocol, group: Sequence[Run], draws: Draws, first:
 def _against_best(results: Sequence[dict[str, Any]], one: Comparison, score: Score) -> None:
     """Add to every result the p of its difference from the best one, over other seeds and test samples, after Holm over
     all pairs of the results: the best was selected on the same scores, so any pair could have been the one shown (None:
-    the best itself, no outcomes, one seed, or other seeds). Upper bounds are no rivals."""
+    the best itself, no predictions, one seed, or other seeds). Upper bounds are no rivals."""
     for best in ranking.best(score, results)[:1]:
         place = next(i for i, result in enumerate(results) if result is best)
         for result, value in zip(results, one.adjusted[place].tolist(), strict=True):
@@ -179,7 +179,7 @@ def _of_classes(tests: Sequence[Sequence[Row]]) -> dict[str, Any]:
     """What the decisive tests of each run say of classes: `classes` has balanced accuracy, macro-F1, and for each label
     from 0 the samples of a run (`n`) and the mean recall over seeds, None without samples. `tests`: samples of one
     run. `constant`, if a test has one answer for all samples; `no_answer`, the share of samples without one. {} where a
-    run has no such tests or outcomes."""
+    run has no such tests or predictions."""
     sizes = [one.shape[1] for rows in tests if (one := counts_of(rows)) is not None]
     if len(sizes) < len(tests) or not (size := max(sizes, default=0)):
         return {}
@@ -201,7 +201,7 @@ def _of_classes(tests: Sequence[Sequence[Row]]) -> dict[str, Any]:
 
 def counts_of(rows: Sequence[Row], classes: int = 0) -> Counts | None:
     """(3, C) samples, right answers and all answers of each class, of some tests; None without tests, and where one has
-    no outcomes. classes: C, if there are more than the tests have."""
+    no predictions. classes: C, if there are more than the tests have."""
     answers = [row.answers for row in rows]
     present = [one for one in answers if one is not None]
     if not present or len(present) < len(answers):

@@ -33,7 +33,7 @@ class Comparison:
     """(L, L) two-sided p of the difference, over other seeds and other test samples; NaN: see `compare`"""
     adjusted: Floats
     """(L, L) `p_score` after Holm, over all pairs"""
-    p_outcomes: Floats
+    p_predictions: Floats
     """(L, L) p of these trained models alone, over other test samples; it says nothing about methods, whose
     training differs by seed. NaN: other seeds"""
 
@@ -50,7 +50,7 @@ def compare(
     """What tables and pages say about differences of the primary score. learners: runs of each, of one protocol with
     one set of settings on one stream. clusters: of each sample by its position in the stream; None: each sample is its
     own. decisive: the tests of a run that are compared (None: those of the primary score). None where the protocol does
-    not say which tests decide its primary score (`Protocol.roles`), or runs have no outcomes.
+    not say which tests decide its primary score (`Protocol.roles`), or runs have no predictions.
 
     Variance and degrees of freedom are those of `sums.Drawn`; those over samples are as many as groups in which the two
     learners differ, less one. With one seed the interval is of these models, on other samples, and there is no p; nor
@@ -66,19 +66,19 @@ def compare(
     scores, hits = [one for one, _ in known], np.stack([of for _, of in known])
     bands = Band.stacked([one.symmetric() for one in scores])
     seeds = [[run.about["seed"] for run in group] for group in learners]
-    gaps, width, p, p_outcomes = np.full((4, len(learners), len(learners)), np.nan)
+    gaps, width, p, p_predictions = np.full((4, len(learners), len(learners)), np.nan)
     for members in {tuple(k for k, other in enumerate(seeds) if other == own) for own in map(list, seeds)}:
         found = _of_members([scores[k] for k in members], hits[list(members)])
-        for whole, part in zip((gaps, width, p, p_outcomes), found, strict=True):
+        for whole, part in zip((gaps, width, p, p_predictions), found, strict=True):
             whole[np.ix_(members, members)] = part
-    for one in (p, p_outcomes):
+    for one in (p, p_predictions):
         np.fill_diagonal(one, np.nan)
-    return Comparison(bands, Band.around(gaps, width), p, adjusted(p), p_outcomes)
+    return Comparison(bands, Band.around(gaps, width), p, adjusted(p), p_predictions)
 
 
 def score_of(runs: Sequence[Run], draws: Draws, decisive: Decisive | None = None) -> tuple[Drawn, Floats] | None:
     """The primary score of one learner, with other samples and seeds, and its right answers (G,) in each group, mean
-    over seeds. decisive: as for `compare`. None without tests or outcomes."""
+    over seeds. decisive: as for `compare`. None without tests or predictions."""
     roles = stored_protocol(runs[0].about["protocol"]).roles
     tests = [(decisive or roles.decisive)(run.rows) for run in runs]
     if not all(rows and all(row.answers is not None for row in rows) for rows in tests):

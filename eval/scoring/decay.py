@@ -92,7 +92,7 @@ def pairs_of(tests: Sequence[tuple[int, int]], times: Floats) -> Pairs:
 
 def sums(runs: Sequence[Run], draws: Draws, times: Floats) -> tuple[Pairs, Sums] | None:
     """Right answers and samples (M, C) of one learner's runs (seeds), by class. None if its protocol does not test
-    models on steps, if it never learned, and for rows without outcomes. times: (T,) of the steps."""
+    models on steps, if it never learned, and for rows without predictions. times: (T,) of the steps."""
     kind = stored_protocol(runs[0].about["protocol"])
     tests = [new_models(run.rows, kind.roles.step) for run in runs]
     answers = [row.answers for test in tests for row in test.values()]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from driftline.eval.outcomes import check_stream, groups_in, groups_of
+from driftline.eval.predictions import check_stream, groups_in, groups_of
 from driftline.eval.rows import Answers, Run
 from driftline.eval.scoring.bands import Array, Band, Floats, Z, deviations, quantiles, student
 from driftline.stream_builder.stream import Stream

@@ -9,7 +9,7 @@ from driftline.curate.core.errors import IncompatibleStream
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.release.drift import drift
 from driftline.curate.validation.answers.agreement import Answers, dawid_skene, worker_table
-from driftline.eval.outcomes import check_stream
+from driftline.eval.predictions import check_stream
 from driftline.eval.protocols.ocrr.protocol import Ocrr
 from driftline.eval.rows import Answers as Outcomes
 from driftline.eval.rows import Row, Run
@@ -111,7 +111,7 @@ def test_an_images_own_answers_say_nothing_of_its_workers() -> None:
     assert 0.2 < found[:, 0].mean() < 0.8
 
 
-def test_outcomes_are_of_one_stream() -> None:
+def test_predictions_are_of_one_stream() -> None:
     about = {"learner": "l", "seed": 0, "stream": {"name": "drifting", "sha256": "drifting"}}
     check_stream([Run(about, [])], drifting())
     other = about | {"stream": {"name": "drifting", "sha256": "another"}}

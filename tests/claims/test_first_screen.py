@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from claims.worlds import planted
 
-from driftline.eval.outcomes import groups_of, numbered
+from driftline.eval.predictions import groups_of, numbered
 from driftline.eval.protocols.clear import Iid
 from driftline.eval.reporting.report import answer_of, document_of
 from driftline.eval.rows import Answers, Row, Run

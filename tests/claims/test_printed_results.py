@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow.parquet as pq
 import pytest
 
-from driftline.eval import outcomes
+from driftline.eval import predictions
 from driftline.eval.reporting.exports import scores_tex
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.rows import groups
@@ -201,7 +201,7 @@ def test_the_table_of_ageing_says_how_much(made: Path, counts: Any) -> None:
 
 def test_ps_are_adjusted_for_all_pairs(made: Path) -> None:
     """Holm: the smallest of three times 3, the next times 2, and none below the one before."""
-    found = compare(groups(outcomes.find([made / "runs"])[0]))
+    found = compare(groups(predictions.find([made / "runs"])[0]))
     pairs = sorted((found.p_score[i, j], i, j) for i, j in ((0, 1), (0, 2), (1, 2)))
     highest = 0.0
     for rank, (p, i, j) in enumerate(pairs):

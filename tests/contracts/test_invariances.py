@@ -11,7 +11,7 @@ import pytest
 from contracts.test_protocols import SMALL, trained_shortly, vectors
 
 from driftline.curate.core.executor import Executor
-from driftline.eval import outcomes
+from driftline.eval import predictions
 from driftline.eval.engine import heads, linear
 from driftline.eval.learners import LEARNERS
 from driftline.eval.rows import Run
@@ -101,7 +101,7 @@ def test_numbers_of_classes_and_ids_of_samples_change_no_answer(protocol: str, m
 
 def test_how_many_test_samples_are_predicted_at_once_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     first = plain("clear-iid")
-    monkeypatch.setattr(outcomes, "CHUNK", 7)
+    monkeypatch.setattr(predictions, "CHUNK", 7)
     second = rows_of(vectors(), "clear-iid")
     # The guesses of random are those of places in a batch.
     assert [name for name in first if not equal(first[name], second[name])] == ["random"]

@@ -22,7 +22,7 @@ from driftline.eval.experiment.jobs import jobs_of, settings_text
 from driftline.eval.experiment.tune import check_stream
 from driftline.eval.learner import Labels, Learner, Task
 from driftline.eval.learners import LEARNERS
-from driftline.eval.outcomes import answers, sure_answers
+from driftline.eval.predictions import answers, sure_answers
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.run import evaluate, plan
 from driftline.eval.settings import check_settings, parsed, setting_names

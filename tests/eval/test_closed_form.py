@@ -13,8 +13,8 @@ from driftline.eval.learner import Learner, Task
 from driftline.eval.learners import closed_forms as ridge
 from driftline.eval.learners.closed_forms import PENALTIES, NearestMean, RandomFeatures, Ranpac, Ridge, Slda, oas
 from driftline.eval.learners.neighbours import Knn
-from driftline.eval.outcomes import answers as answers_to
-from driftline.eval.outcomes import sure_answers
+from driftline.eval.predictions import answers as answers_to
+from driftline.eval.predictions import sure_answers
 from driftline.eval.settings import spec_of
 
 CLASSES, WIDTH = 4, 6

@@ -17,7 +17,7 @@ from driftline.eval.learner import Array, Labels, Learner, Task
 from driftline.eval.learners import LEARNERS
 from driftline.eval.learners.neighbours import Substrate, votes
 from driftline.eval.memory.knn_index import unit
-from driftline.eval.outcomes import answers, numbered, sure_answers
+from driftline.eval.predictions import answers, numbered, sure_answers
 from driftline.eval.protocols.ocrr.loop import Kind, cut, policy_of
 from driftline.eval.protocols.ocrr.protocol import Ocrr
 from driftline.eval.protocols.ocrr.scale_study import scale_study

@@ -22,7 +22,7 @@ from driftline.eval.learners.neighbours import Acm, votes
 from driftline.eval.learners.online import Ace, FcOnly
 from driftline.eval.learners.references import Blind
 from driftline.eval.memory.samplers import SAMPLERS
-from driftline.eval.outcomes import answers
+from driftline.eval.predictions import answers
 from driftline.eval.run import evaluate
 from driftline.stream_builder.stream import Split
 

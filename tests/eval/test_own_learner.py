@@ -9,7 +9,7 @@ from support.helpers import drifting
 
 from driftline.eval.learner import Learner, Needs, bytes_of
 from driftline.eval.learners.trained_heads import Nap
-from driftline.eval.outcomes import answers_by_scores, sure_answers
+from driftline.eval.predictions import answers_by_scores, sure_answers
 from driftline.eval.reporting.document import remarks
 from driftline.eval.run import evaluate
 

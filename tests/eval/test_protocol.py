@@ -16,7 +16,7 @@ from support.helpers import drifting
 from driftline.curate.core.errors import BadConfig, BadPlugin, IncompatibleStream, UnknownName
 from driftline.curate.core.executor import Executor
 from driftline.eval.learner import Learner, Task
-from driftline.eval.outcomes import evaluate_split
+from driftline.eval.predictions import evaluate_split
 from driftline.eval.protocol import PROTOCOLS, Protocol, Result, Score, protocol_named
 from driftline.eval.protocols.clear import Iid
 from driftline.eval.protocols.near_future.protocol import NearFuture
@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from driftline.eval.learner import Task
-from driftline.eval.outcomes import evaluate_split
+from driftline.eval.predictions import evaluate_split
 from driftline.eval.protocol import Protocol, Result
 
 Path(__file__).with_name("imported").touch()
@@ -284,7 +284,7 @@ class TestResults:
         assert mean["seed"].tolist() == [0, 1, 4]
 
     def test_a_frame_of_classes_has_their_tests_and_recall(self, stream: Stream, tmp_path: Path) -> None:
-        """From outcomes: the same of stored runs."""
+        """From predictions: the same of stored runs."""
         first, again = (evaluate(stream, "clear-iid", ["nearest-mean"], [0, 1], out=tmp_path) for _ in range(2))
         assert first == again
         frame = first.frame(by_class=True)

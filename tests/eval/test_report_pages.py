@@ -19,7 +19,7 @@ from support.helpers import drifting, grouped, spaced
 from support.pages import chromium_browser, open_report
 
 from driftline.curate.core.executor import Executor
-from driftline.eval import outcomes, rows
+from driftline.eval import predictions, rows
 from driftline.eval.learners import LEARNERS as LEARNERS_BY_NAME
 from driftline.eval.plain import plain
 from driftline.eval.reporting import ageing, exports, report
@@ -392,10 +392,10 @@ def test_without_dates_ages_are_in_steps(tmp_path: Path) -> None:
     assert "steps from training to test" in page
 
 
-def test_rows_without_outcomes_or_with_damaged_ones_still_report(aged: tuple[Path, Stream], tmp_path: Path) -> None:
+def test_rows_without_predictions_or_with_damaged_ones_still_report(aged: tuple[Path, Stream], tmp_path: Path) -> None:
     stream = drifting(steps=3)
     evaluate(stream, "clear-iid", ["nearest-mean", "er(epochs=1)"], out=tmp_path / "runs")
-    first, second = sorted((tmp_path / "runs").rglob(outcomes.FILE))
+    first, second = sorted((tmp_path / "runs").rglob(predictions.FILE))
     first.unlink()
     second.write_bytes(second.read_bytes()[:50])
     page = write(results_of([tmp_path / "runs"]), tmp_path / "out").read_text()
@@ -475,7 +475,7 @@ def test_a_report_costs_the_same_for_each_further_run() -> None:
 
 def test_what_is_missing_is_said_once_not_for_each_run(tmp_path: Path) -> None:
     evaluate(drifting(), "clear-iid", ["majority"], list(range(6)), out=tmp_path)
-    for path in tmp_path.rglob(outcomes.FILE):
+    for path in tmp_path.rglob(predictions.FILE):
         path.unlink()
     (document,) = results_of([tmp_path])
     assert len(document["unread"]) == report.NAMED + 1

@@ -19,7 +19,7 @@ from support.logs import write_logs
 
 import driftline as dl
 from driftline.curate.core.errors import DriftlineError
-from driftline.eval import outcomes
+from driftline.eval import predictions
 from driftline.eval.logs.cells import wilson
 from driftline.eval.logs.reading import read_log
 from driftline.eval.logs.trend import half_life, line
@@ -267,7 +267,7 @@ def test_a_benchmark_as_a_log_has_the_half_life_and_slope_of_its_report(tmp_path
     replace(stream, steps=steps).save(tmp_path / "stream")
     stream = Stream.load(tmp_path / "stream")
     evaluate(stream, "clear-iid", ["nap", "scratch"], out=tmp_path / "runs")
-    runs, _ = outcomes.find([tmp_path / "runs"])
+    runs, _ = predictions.find([tmp_path / "runs"])
     write_logs(runs, stream, tmp_path / "log")
     for run in runs:
         report = ageing([run], stream)[0]

@@ -504,7 +504,7 @@ ATTACKS: dict[str, tuple[Callable[[Members], Any], str]] = {
     "counts of classes": (lambda m: rows(m, cell(class_n=[30])), "counts of classes are not those of its records"),
     "learned later than it says": (lambda m: rows(m, cell(learned_to=3)), "its learned_to is 3; the protocol gives 0"),
     "tested on another step": (lambda m: rows(m, cell(tested_on="1")), "its tested_on is '1'"),
-    "no outcomes of one row": (lambda m: records(m, lambda r: [x for x in r if x["row"]]), "has no predictions"),
+    "no predictions of one row": (lambda m: records(m, lambda r: [x for x in r if x["row"]]), "has no predictions"),
     "swapped seed": (lambda m: about(m, "0004", seed=1), "not those of the stream"),
     "the same run twice": (twice, "is a run that is there twice"),
     "other protocol settings": (

@@ -553,13 +553,13 @@ def rows_folder(folder: Path) -> None:
 
 @reader(rows_folder)
 def rows(folder: Path) -> None:
-    from driftline.eval import outcomes
+    from driftline.eval import predictions
     from driftline.eval.leaderboard.submission import documents_of
     from driftline.eval.rows import find_skipped, folders, load
 
     for place in folders([folder / "runs"]):
         run = load(place)
-        outcomes.attached(place / outcomes.FILE, place / outcomes.FILE, run.rows)
+        predictions.attached(place / predictions.FILE, place / predictions.FILE, run.rows)
         documents_of([run])
     find_skipped([folder / "runs"])
 

@@ -11,7 +11,7 @@ from support.helpers import drifting, study
 from driftline.curate.core.errors import BadInput
 from driftline.eval.learner import Task
 from driftline.eval.learners.online import RiverLogreg
-from driftline.eval.outcomes import answers
+from driftline.eval.predictions import answers
 from driftline.eval.protocols import clear
 from driftline.eval.rows import Row
 from driftline.eval.run import evaluate

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from driftline.eval.checkpoint import Checkpoint
 from driftline.eval.history import History, Reveals, reveals
 from driftline.eval.learner import Learner
-from driftline.eval.outcomes import Sure, Tally, answers, evaluate_split, sure_answers
+from driftline.eval.predictions import Sure, Tally, answers, evaluate_split, sure_answers
 from driftline.eval.protocol import Ran, skip_reason
 from driftline.eval.rows import Row, changed
 from driftline.stream_builder.stream import Split, Stream

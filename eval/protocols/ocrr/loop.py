@@ -24,7 +24,7 @@ from driftline.eval.history import reveals
 from driftline.eval.learner import Learner
 from driftline.eval.memory.correction_ledger import Ledger
 from driftline.eval.memory.knn_index import unit
-from driftline.eval.outcomes import Tally, answers, evaluate_split
+from driftline.eval.predictions import Tally, answers, evaluate_split
 from driftline.eval.protocol import require_two
 from driftline.eval.rows import Row
 from driftline.stream_builder.step import NEVER, Step

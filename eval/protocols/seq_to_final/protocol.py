@@ -16,7 +16,7 @@ from driftline.eval.finetuning.modes import Hyper, Rule, Rules
 from driftline.eval.learner import Learner, Task
 from driftline.eval.learners.online import chosen_rate
 from driftline.eval.nets import build
-from driftline.eval.outcomes import evaluate_split
+from driftline.eval.predictions import evaluate_split
 from driftline.eval.protocol import Protocol, Result, Roles, Score, bare, rehearsal, require, require_two
 from driftline.eval.rows import Row
 from driftline.eval.settings import NO_EFFECT

@@ -15,9 +15,9 @@ from support.helpers import drifting
 from support.worlds import heavy_groups
 
 from driftline.curate.core.errors import IncompatibleStream
-from driftline.eval import outcomes, rows
+from driftline.eval import predictions, rows
 from driftline.eval.learner import Learner, Task
-from driftline.eval.outcomes import groups_of
+from driftline.eval.predictions import groups_of
 from driftline.eval.rows import Answers, Row, Run
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.ageing import Ageing, ageing
@@ -320,7 +320,7 @@ class TestReplicates:
             covered += bool(on(found, 0, 0).low <= truth <= on(found, 0, 0).high)
         assert 0.91 <= covered / 100 <= 0.99
 
-    def test_runs_without_outcomes_have_none(self) -> None:
+    def test_runs_without_predictions_have_none(self) -> None:
         runs = seeded(np.random.default_rng(0).random((1, 100)) < 0.8)
         assert ageing([Run(run.about, [replace(row, answers=None) for row in run.rows]) for run in runs]) == [None]
 
@@ -484,7 +484,7 @@ def test_groups_are_those_of_the_stream_by_position() -> None:
     ]
     grouped = replace(stream, steps=steps)
     groups = groups_of(grouped)
-    test = outcomes.numbered(grouped).steps[1]["test"]
+    test = predictions.numbered(grouped).steps[1]["test"]
     assert np.array_equal(np.unique(groups[test.position], return_inverse=True)[1], np.arange(len(test)) // 2)
 
 
@@ -512,7 +512,7 @@ class TestBadInput:
         assert timeline(about).unit == unit
 
 
-def test_outcomes_of_another_stream_are_refused() -> None:
+def test_predictions_of_another_stream_are_refused() -> None:
     stream, kept = drifting(), list[Run]()
     evaluate(stream, "clear-iid", ["nearest-mean"], keep_run=kept.append)
     with pytest.raises(IncompatibleStream, match=r"nearest-mean, seed 0, .*version drifting; .*version other"):

@@ -18,7 +18,7 @@ from support.helpers import drifting, grouped
 
 from driftline.curate.core.errors import BadConfig
 from driftline.eval.control import check_draws, controlled
-from driftline.eval.outcomes import find, groups_in, groups_of
+from driftline.eval.predictions import find, groups_in, groups_of
 from driftline.eval.protocols.clear import EqualIid, HalfStreaming, Streaming
 from driftline.eval.reporting.report import results_of
 from driftline.eval.results import Results

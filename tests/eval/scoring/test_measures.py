@@ -246,7 +246,7 @@ class TestDifferences:
         expected = ttest_rel(*(right[name].mean(1) for name in "ab")).pvalue
         assert found.p_score[0, 1] == pytest.approx(expected, rel=0.3)
 
-    def test_outcomes_of_one_seed_are_mcnemars_test(self) -> None:
+    def test_predictions_of_one_seed_are_mcnemars_test(self) -> None:
         from statsmodels.stats.contingency_tables import mcnemar as reference_mcnemar
 
         right = drawn({"a": 0.8, "b": 0.79}, 1, 3000)
@@ -254,14 +254,14 @@ class TestDifferences:
         table = [[(a & b).sum(), (a & ~b).sum()], [(~a & b).sum(), (~a & ~b).sum()]]
         found = compared(right)
         expected = reference_mcnemar(table, exact=False, correction=False).pvalue
-        assert found.p_outcomes[0, 1] == found.p_outcomes[1, 0] == pytest.approx(expected, rel=0.05)
+        assert found.p_predictions[0, 1] == found.p_predictions[1, 0] == pytest.approx(expected, rel=0.05)
 
-    def test_outcomes_of_one_uploader_count_once(self) -> None:
+    def test_predictions_of_one_uploader_count_once(self) -> None:
         right = drawn({"a": 0.8, "b": 0.7}, 1, 100)
         copies = {name: np.repeat(hits, 5, 1) for name, hits in right.items()}
         together, alone = (compared(copies, clusters=of) for of in (np.arange(500) // 5, None))
-        assert together.p_outcomes[0, 1] == pytest.approx(compared(right).p_outcomes[0, 1])
-        assert alone.p_outcomes[0, 1] < together.p_outcomes[0, 1]
+        assert together.p_predictions[0, 1] == pytest.approx(compared(right).p_predictions[0, 1])
+        assert alone.p_predictions[0, 1] < together.p_predictions[0, 1]
 
     def test_samples_of_one_uploader_are_one_in_the_p_of_means(self) -> None:
         """Five copies of each sample tell no more than one, where seeds change no answer."""
@@ -271,15 +271,15 @@ class TestDifferences:
         assert together.p_score[0, 1] == pytest.approx(compared(right).p_score[0, 1], rel=0.2)
         assert alone.p_score[0, 1] < together.p_score[0, 1] / 3
 
-    def test_outcomes_of_several_seeds_count_once(self) -> None:
+    def test_predictions_of_several_seeds_count_once(self) -> None:
         right = drawn({"a": 0.8, "b": 0.7}, 1, 100)
         copies = {name: np.repeat(hits, 3, 0) for name, hits in right.items()}
-        assert compared(copies).p_outcomes[0, 1] == pytest.approx(compared(right).p_outcomes[0, 1])
+        assert compared(copies).p_predictions[0, 1] == pytest.approx(compared(right).p_predictions[0, 1])
 
     def test_equal_answers_do_not_differ(self) -> None:
         hits = np.random.default_rng(0).random((3, 100)) < 0.7
         found = compared({"a": hits, "b": hits})
-        assert found.p_score[0, 1] == found.p_outcomes[0, 1] == found.adjusted[0, 1] == 1
+        assert found.p_score[0, 1] == found.p_predictions[0, 1] == found.adjusted[0, 1] == 1
         assert found.ties == ((0, 1),)
 
     def test_other_seeds_are_not_paired(self) -> None:
@@ -287,7 +287,7 @@ class TestDifferences:
         runs[-1].about["seed"] = 7
         found = compare(groups(runs))
         assert np.isnan(found.p_score[0, 1])
-        assert np.isnan(found.p_outcomes[0, 1])
+        assert np.isnan(found.p_predictions[0, 1])
 
     def test_learners_on_other_samples_are_compared_without_pairs(self) -> None:
         right = drawn({"a": 0.9, "b": 0.5}, 3, 100)
@@ -375,6 +375,6 @@ def test_the_score_of_the_decisive_tests_is_the_primary_score(protocol: str) -> 
     assert np.allclose(found.score.value, [result["scores"][name]["mean"] for result in document["results"]])
 
 
-def test_runs_without_outcomes_are_not_compared() -> None:
+def test_runs_without_predictions_are_not_compared() -> None:
     runs = made(drawn({"a": 0.9}, 1, 10))
     assert compare([[Run(run.about, [replace(row, answers=None) for row in run.rows])] for run in runs]) is None

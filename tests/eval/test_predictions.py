@@ -1,4 +1,4 @@
-"""Outcomes: what a learner answered for each sample of each test, equal to the rows, compact, and enough for scores."""
+"""Predictions: what a learner answered for each sample of each test, equal to the rows, compact, enough for scores."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,11 +14,11 @@ from scipy.special import softmax
 from support.helpers import drifting
 
 from driftline.curate.core.errors import BadInput, IntegrityError
-from driftline.eval import outcomes, rows
+from driftline.eval import predictions, rows
 from driftline.eval.leaderboard.repeating import rescored
 from driftline.eval.learner import Learner, Task, best, sureness
 from driftline.eval.learners.trained_heads import Nap
-from driftline.eval.outcomes import Tally, attached, numbered
+from driftline.eval.predictions import Tally, attached, numbered
 from driftline.eval.rows import Row, Run
 from driftline.eval.run import evaluate
 from driftline.stream_builder.stream import Split, Step, Stream
@@ -46,7 +46,7 @@ def made(protocol: str, learner: str, settings: dict[str, Any], out: Path | None
         return stream, kept[0]
     (folder,) = rows.folders([out])
     run = rows.load(folder)
-    return stream, Run(run.about, attached(folder / outcomes.FILE, folder / outcomes.FILE, run.rows))
+    return stream, Run(run.about, attached(folder / predictions.FILE, folder / predictions.FILE, run.rows))
 
 
 @pytest.mark.parametrize(("protocol", "learner", "settings"), CASES)
@@ -102,7 +102,7 @@ def test_a_record_takes_at_most_three_bytes(protocol: str, tmp_path: Path) -> No
     stream = Stream("random", steps, [str(c) for c in range(11)], sha256="random")
     settings = {"shift": 64} if protocol == "near-future" else {}
     evaluate(stream, protocol, [Sure()], [0], settings, out=tmp_path)
-    (path,) = tmp_path.rglob(outcomes.FILE)
+    (path,) = tmp_path.rglob(predictions.FILE)
     assert path.stat().st_size / pq.ParquetFile(path).metadata.num_rows <= 3
 
 
@@ -197,7 +197,7 @@ class TestConfidence:
 
         (result,) = evaluate(drifting(), "clear-iid", [Lost(epochs=1)], out=tmp_path)["results"]
         assert result["no_answer"] == pytest.approx(0.25, abs=0.05)
-        runs, wrong = outcomes.find([tmp_path])  # as a report reads them
+        runs, wrong = predictions.find([tmp_path])  # as a report reads them
         share = np.mean(np.concatenate([row.answers.predicted for row in runs[0].rows if row.answers]) == -1)
         assert (wrong, share) == ([], pytest.approx(0.25, abs=0.05))
 
@@ -210,11 +210,11 @@ class TestConfidence:
 
 def test_an_edited_file_is_named(tmp_path: Path) -> None:
     evaluate(drifting(), "clear-iid", ["nearest-mean", "nap"], settings={"epochs": 1}, out=tmp_path)
-    edited, missing = sorted(tmp_path.rglob(outcomes.FILE))
+    edited, missing = sorted(tmp_path.rglob(predictions.FILE))
     table = pq.read_table(edited)
     pq.write_table(table.set_column(1, "sample", pa.array(table["sample"].to_numpy() + 1)), edited)
     missing.unlink()
-    runs, wrong = outcomes.find([tmp_path])
+    runs, wrong = predictions.find([tmp_path])
     assert [run.rows[0].answers for run in runs] == [None, None]
     assert f"{edited} was changed after it was written" in wrong[0]
     assert f"{missing} is missing" in wrong[1]
@@ -225,7 +225,7 @@ def test_a_protocol_of_its_own_splits_has_rows_without_records() -> None:
     tally.add(None, np.array([0, 1]), np.array([0, 0]))
     row = tally.row()
     assert (row.n, row.n_correct, row.answers) == (2, 1, None)
-    assert outcomes.table([row]) is None
+    assert predictions.table([row]) is None
 
 
 def records(**columns: Any) -> pa.Table:
@@ -257,9 +257,9 @@ def test_records_that_are_not_those_of_the_rows(table: pa.Table, row: Row, messa
 
 
 def test_a_file_of_a_few_bytes_with_millions_of_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outcomes, "MOST", 1000)
+    monkeypatch.setattr(predictions, "MOST", 1000)
     zeros = np.zeros(1_000_000, np.int32)
-    pq.write_table(pa.table(dict.fromkeys(outcomes.COLUMNS[:4], zeros)), tmp_path / "o")
+    pq.write_table(pa.table(dict.fromkeys(predictions.COLUMNS[:4], zeros)), tmp_path / "o")
     with pytest.raises(BadInput, match="1,000,000 records"):
         attached(tmp_path / "o", tmp_path / "o", [ROW])
 
@@ -269,9 +269,9 @@ def test_a_report_reads_each_file_of_a_run_once(tmp_path: Path, monkeypatch: pyt
     opened, real = [], Path.open
     monkeypatch.setattr(Path, "open", lambda path, *rest, **more: [opened.append(path), real(path, *rest, **more)][1])
     monkeypatch.setattr(pq, "ParquetFile", in_memory(pq.ParquetFile))
-    runs, wrong = outcomes.find([tmp_path])
+    runs, wrong = predictions.find([tmp_path])
     assert not wrong
-    assert sorted(path.name for path in opened) == sorted(["run.json", "rows.parquet", outcomes.FILE] * 2)
+    assert sorted(path.name for path in opened) == sorted(["run.json", "rows.parquet", predictions.FILE] * 2)
     first, second = ([row.answers for row in run.rows if row.answers is not None] for run in runs)
     assert all(a.sample is b.sample and a.label is b.label for a, b in zip(first, second, strict=True))
 

@@ -1,4 +1,4 @@
-"""Outcomes: what a learner answered for each test sample at each test.
+"""Predictions: what a learner answered for each test sample at each test.
 
 Answers, with how sure the learner is, are derived from what it gives and checked. They become both a row's counts and
 records in one place, `Tally`. The records of a run are in `predictions.parquet` beside its rows; they name samples by
@@ -192,7 +192,7 @@ def load(folder: Path, shared: Shared | None = None) -> tuple[Run, str]:
 
 
 def check_stream(runs: Sequence[Run], stream: Stream) -> None:
-    """Raise IncompatibleStream, naming both versions, if the outcomes of a run are of another stream: their positions
+    """Raise IncompatibleStream, naming both versions, if a run's predictions are of another stream: their positions
     would be those of other samples."""
     for run in runs:
         of = run.about["stream"]
