@@ -34,7 +34,7 @@ FACETS = {
     "licence": "licence 2",
     "uploader": "user 7",
     "reason": "tally: wrong_concept",
-    "verdict": "kept",
+    "decision": "kept",
 }
 
 
@@ -98,8 +98,8 @@ def collection(run: Path, photos: int) -> Path:
     )
     verdict = pa.array(np.where(fate[fate > 1] == 2, "wrong_concept", "kept"))
     write_parquet(
-        stages["08_tally"] / "verdicts.parquet",
-        pa.table({"id": ids.take(good), "concept": concept, "verdict": verdict}),
+        stages["08_tally"] / "labels.parquet",
+        pa.table({"id": ids.take(good), "concept": concept, "decision": verdict}),
     )
     for folder in stages.values():
         counts = {"read": photos, "kept": photos, "dropped": {}}

@@ -45,7 +45,7 @@ class Task:
     """seed of the run, the same for every learner"""
     store: Path | None = None
     """folder for finished work that learners share"""
-    prior: Any = None
+    unlabelled: Any = None
     """unlabelled samples (N, ...) from before the first step, or None"""
     class_texts: ClassTexts | None = None
     """vectors of texts about the classes, or None"""

@@ -158,7 +158,7 @@ def rehearsal(stream: Stream, data: Split, rng: np.random.Generator, steps: int 
         splits = {"train": data.take(np.sort(rows[~is_test])), "test": data.take(np.sort(rows[is_test]))}
         parts.append(Step(t, str(t), splits))
     name, texts = f"{stream.name}: settings", stream.class_texts
-    return Stream(name, parts, stream.classes, stream.prior, facts=stream.facts, class_texts=texts)
+    return Stream(name, parts, stream.classes, stream.unlabelled, facts=stream.facts, class_texts=texts)
 
 
 @dataclass(frozen=True)

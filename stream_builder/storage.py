@@ -53,7 +53,7 @@ def described(stream: Any) -> dict[str, Any]:
         "name": stream.name,
         "classes": list(stream.classes),
         "steps": records[: len(stream.steps)],
-        "prior": None if stream.prior is None else _record_of_unlabelled(stream.prior),
+        "prior": None if stream.unlabelled is None else _record_of_unlabelled(stream.unlabelled),
         "facts": dict(stream.facts),
     }
     if stream.oracle is not None:
@@ -107,8 +107,8 @@ def write(folder: Path, stream: Any) -> None:
                 write_array(step_folder / f"{kind}_{name}.npy", column.astype(KINDS[name]))
         if step.unlabelled is not None:
             _write_x(step.unlabelled, step_folder / "unlabelled", files, there)
-    if stream.prior is not None:
-        _write_x(stream.prior, folder / "prior", files, there)
+    if stream.unlabelled is not None:
+        _write_x(stream.unlabelled, folder / "unlabelled", files, there)
     for name in ("x", "y", "prompts") if stream.class_texts is not None else ():
         write_array(folder / "class_texts" / f"{name}.npy", getattr(stream.class_texts, name))
     write_json(folder / "stream.json", head | {"digest": fingerprint(head)})
@@ -160,10 +160,10 @@ def read(folder: Path) -> dict[str, Any]:
             unlabelled = _open_x(step_folder / "unlabelled", record["unlabelled"], files, plain)
         steps.append(Step(record["index"], record["name"], splits, unlabelled))
     oracle = steps.pop() if "oracle" in head else None
-    prior = None if head["prior"] is None else _open_x(folder / "prior", head["prior"], files, plain)
+    unlabelled_past = None if head["prior"] is None else _open_x(folder / "unlabelled", head["prior"], files, plain)
     texts = _open_texts(head, folder / "class_texts")
     return {key: head[key] for key in ("name", "classes", "sha256", "facts")} | {
-        "steps": steps, "prior": prior, "oracle": oracle, "class_texts": texts
+        "steps": steps, "unlabelled": unlabelled_past, "oracle": oracle, "class_texts": texts
     }  # fmt: skip
 
 
@@ -172,7 +172,7 @@ def verify(folder: Path, stream: Any) -> None:
     head = _head(folder)
     pairs = list(zip(_recorded_steps(head), _stored_steps(stream), strict=True))
     unlabelled = [(f"step {step.name!r}", record.get("unlabelled"), step.unlabelled) for record, step in pairs]
-    for what, size, x in (*unlabelled, ("the unlabelled past", head["prior"], stream.prior)):
+    for what, size, x in (*unlabelled, ("the unlabelled past", head["prior"], stream.unlabelled)):
         if size is not None and _hash_x(x) != size["sha256"]:
             raise IntegrityError(f"Unlabelled samples of {what} in {folder} were changed.", "", AGAIN)
     texts = stream.class_texts

@@ -30,7 +30,7 @@ class Stream(Sequence[Step]):
     """time steps, oldest first"""
     classes: Sequence[str]
     """class names; the index is the label"""
-    prior: Any = None
+    unlabelled: Any = None
     """unlabelled samples from before the first step (N, ...), or None; each step may have more of its own"""
     sha256: str = ""
     """hash of the content, set by `save` and `hashed`; equal streams have equal hashes"""

@@ -120,7 +120,7 @@ def choose(collection: Collection, seed: int) -> Choice:
     """Choose the images of a release; writes nothing. Raises BadConfig for a version or classes that do not fit the
     previous release, Shortage if too few images may be published."""
     settings, previous, embedded = collection.settings, collection.previous, collection.embedded
-    accepted: Rows = collection.verdicts.filter(pc.equal(collection.verdicts["verdict"], "kept")).to_pylist()
+    accepted: Rows = collection.verdicts.filter(pc.equal(collection.verdicts["decision"], "kept")).to_pylist()
     if previous is not None:
         check_ids(previous.path, previous.table["id"].to_pylist(), collection.names)
     former = Former.of(previous, collection.kept, collection.own)

@@ -143,7 +143,7 @@ def _pack_unlabelled(
 ) -> tuple[int, Counter[str], Packed]:
     """Write the unlabelled images; returns their number, reason → photos left out for the tests, and their tars."""
     verdicts, settings = collection.verdicts, collection.settings
-    unfit = verdicts.filter(pc.is_in(verdicts["verdict"], value_set=pa.array(NOT_FOR_TRAINING)))["id"].to_pylist()
+    unfit = verdicts.filter(pc.is_in(verdicts["decision"], value_set=pa.array(NOT_FOR_TRAINING)))["id"].to_pylist()
     without = labelled | {*collection.withdrawn, *unfit}
     index = release / "unlabelled.parquet"
     n, left = write_unlabelled(

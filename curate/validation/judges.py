@@ -283,7 +283,7 @@ class Alone:
         from scipy.stats import beta
 
         ours = [i for i in items if i["id"] in self.audited and self.decided[i["id"]] == expected_of(i["concept"])]
-        verdicts = tally(ours, answers, people_alone(settings))["verdict"].to_pylist() if ours else []
+        verdicts = tally(ours, answers, people_alone(settings))["decision"].to_pylist() if ours else []
         known = [verdict for verdict in verdicts if verdict != "pending"]
         n, right = len(known), known.count("kept")
         low = float(beta.ppf(1 - LEVEL, right, n - right + 1)) if right else 0.0

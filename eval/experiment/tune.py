@@ -50,7 +50,7 @@ def check_stream(learner: Learner, stream: Stream) -> None:
     if stream.x_shape == () and not needs.texts:
         problem = f"It learns from vectors; {stream.name!r} holds texts."
         raise IncompatibleStream(problem, "", "Encode them: driftline stream encode.")
-    if needs.unlabelled and stream.prior is None and all(step.unlabelled is None for step in stream.steps):
+    if needs.unlabelled and stream.unlabelled is None and all(step.unlabelled is None for step in stream.steps):
         expected = "Expected a release with release.unlabelled: images, as images (--features images:SIZE), or encoded."
         raise IncompatibleStream(f"It needs unlabelled samples; {stream.name!r} has none.", expected)
     if needs.images and len(stream.x_shape) != 3:
@@ -79,7 +79,9 @@ def started(
     """A learner after `begin`. name: of the protocol. store: as in `Task`."""
     check_needs(learner, protocol.refuses)
     check_stream(learner, stream)
-    task = replace(protocol.task(stream), seed=seed, store=store, prior=stream.prior, class_texts=stream.class_texts)
+    task = replace(
+        protocol.task(stream), seed=seed, store=store, unlabelled=stream.unlabelled, class_texts=stream.class_texts
+    )
     learner.begin(task, rng_for(seed, name, "learner"))
     return Start(learner, rng_for(seed, name, "walk"), seed)
 

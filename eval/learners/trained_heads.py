@@ -133,7 +133,7 @@ class SelfTraining(NetLearner):
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         super().begin(task, rng)
-        self.waiting: list[Any] = [] if task.prior is None else [task.prior]
+        self.waiting: list[Any] = [] if task.unlabelled is None else [task.unlabelled]
         self.taken, self.offered = 0, 0
 
     def learn_step(self, step: Step) -> None:

@@ -191,7 +191,7 @@ def summary(stream: Stream) -> str:
     days = [ends for step in stream.steps if (ends := step.days())]
     splits = [split for step in stream.steps for split in step.splits.values()]
     time = [f"{days[0][0]} to {days[-1][1]}"] if days else []
-    prior = [f"{len(stream.prior):,} unlabelled before the first"] if stream.prior is not None else []
+    prior = [f"{len(stream.unlabelled):,} unlabelled before the first"] if stream.unlabelled is not None else []
     shape = f"{' × '.join(map(str, stream.x_shape))} numbers" if stream.x_shape else "texts"
     steps, classes = counted(len(stream.steps), "step"), f"{len(stream.classes)} classes"
     return ", ".join([steps, *time, classes, f"{sum(map(len, splits)):,} samples ({shape})", *prior]) + "."

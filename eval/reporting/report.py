@@ -114,7 +114,7 @@ def _plain(stream: Stream | None, travels: bool) -> Stream | None:
         })
         for step in stream.steps
     ]  # fmt: skip
-    return replace(stream, steps=steps, prior=None, oracle=None)
+    return replace(stream, steps=steps, unlabelled=None, oracle=None)
 
 
 def document_of(

@@ -27,7 +27,7 @@ FACETS = {
     "bucket": "Time bucket",
     "class": "Class",
     "reason": "Why it was dropped",
-    "verdict": "Verdict",
+    "decision": "Label decision",
     "split": "Split",
     "licence": "Licence",
     "uploader": "Uploader",

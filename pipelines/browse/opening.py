@@ -41,8 +41,8 @@ WITH late AS (SELECT row, any_value(reason) AS reason FROM drops WHERE stage = '
   LEFT JOIN late l USING (row)
 ), traced AS (
   SELECT i.*, m.bucket AS number, CASE WHEN f.fault IS NULL THEN f.shard END AS shard,
-    j.verdict, v.vector, p.id AS release_id,
-    coalesce(p.class, CASE WHEN j.verdict = 'kept' THEN j.concept END, c.concept, i.label) AS class,
+    j.decision, v.vector, p.id AS release_id,
+    coalesce(p.class, CASE WHEN j.decision = 'kept' THEN j.concept END, c.concept, i.label) AS class,
     CASE
       WHEN i.late IS NOT NULL THEN 'filter: ' || i.late
       WHEN p.id IS NOT NULL THEN NULL
@@ -59,7 +59,7 @@ SELECT t.id, title,
   coalesce(s.precision, nullif(regexp_extract(extra, '"date_precision": "(\w+)"', 1), '')) AS precision,
   coalesce(path, url) AS place, CASE WHEN path IS NOT NULL THEN url END AS url, page_url, path, shard, vector,
   b.label AS bucket, class,
-  coalesce(user, nickname) AS uploader, licence, verdict, reason, row AS place_in_order,
+  coalesce(user, nickname) AS uploader, licence, decision, reason, row AS place_in_order,
   CASE WHEN reason IS NOT NULL THEN 'dropped' WHEN release_id IS NOT NULL THEN 'in the release' ELSE 'in the run' END
     AS outcome
 FROM traced t LEFT JOIN names b ON b.number = t.number LEFT JOIN settled s ON s.id = t.id

@@ -139,7 +139,7 @@ def _changed(recipe: Recipe, sets: list[str]) -> Recipe:
 
 
 def past_of_stream(place: Path, bucket: int, room: int, include_tests: bool) -> ImageArray:
-    """Images of the stream's past (its prior), else the unlabelled or the training images of a step.
+    """Images of the stream's past (`Stream.unlabelled`), else the unlabelled or the training images of a step.
 
     Training images that another published split tests are left out, and those linked with a test of this one.
     """
@@ -157,9 +157,9 @@ def past_of_stream(place: Path, bucket: int, room: int, include_tests: bool) -> 
     if bucket >= len(stream.steps):
         raise BadConfig(f"{place} has {len(stream.steps)} steps.", "", "Set --bucket to one of 0 … steps - 1.")
     step, dropped = stream.steps[bucket], {}
-    x = stream.prior if bucket == 0 and stream.prior is not None else step.unlabelled
+    x = stream.unlabelled if bucket == 0 and stream.unlabelled is not None else step.unlabelled
     if x is not None:  # unlabelled images have no times: they are older than the first of the step after them
-        later = [step] if x is stream.prior else stream.steps[bucket + 1 : bucket + 2]
+        later = [step] if x is stream.unlabelled else stream.steps[bucket + 1 : bucket + 2]
         times = [split.time for s in later for split in s.splits.values() if split.time is not None and len(split)]
         until = min((int(time.min()) for time in times), default=None)
     else:

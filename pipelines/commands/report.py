@@ -150,8 +150,8 @@ def reproduce(
     paths = written(document, folder)
     counts: dict[str, int] = {}
     for row in document["rows"]:
-        counts[row["verdict"]] = counts.get(row["verdict"], 0) + 1
-    lines = [", ".join(f"{n} {verdict}" for verdict, n in counts.items()), *map(str, paths)]
+        counts[row["agreement"]] = counts.get(row["agreement"], 0) + 1
+    lines = [", ".join(f"{n} {agreement}" for agreement, n in counts.items()), *map(str, paths)]
     return Shown(document, "\n".join(filter(None, lines)))
 
 

@@ -41,7 +41,7 @@ TABLES: dict[str, tuple[str, str, dict[str, str]]] = {  # view → stage, files,
     "embedded": ("embed", "metadata/*.parquet", {"id": "VARCHAR", "bucket": "INTEGER", "fault": "VARCHAR"}),
     "candidates": ("retrieve", "candidates.parquet", OF_CANDIDATES),
     "asked": ("tally", "asked.parquet", {"id": "VARCHAR", "round": "INTEGER"}),
-    "verdicts": ("tally", "verdicts.parquet", dict.fromkeys(("id", "concept", "verdict"), "VARCHAR")),
+    "verdicts": ("tally", "labels.parquet", dict.fromkeys(("id", "concept", "decision"), "VARCHAR")),
     "answers": ("tally", "answers.parquet", dict.fromkeys(("id", "worker", "fault"), "VARCHAR")),
     "published": ("publish", "release/metadata.parquet", {"id": "VARCHAR", "class": "VARCHAR"}),
 }
@@ -51,8 +51,8 @@ CHOSEN = f"""CREATE TEMP VIEW chosen AS
 SELECT NULL::BIGINT AS row, id, min_by(concept, place) AS concept, min_by(fate, place) AS fate, NULL AS detail
 FROM (SELECT *, coalesce(list_position({list(FATES)}, fate), 99) - score / 10 AS place FROM candidates) GROUP BY id"""
 JUDGED = f"""CREATE TEMP VIEW judged AS
-SELECT NULL::BIGINT AS row, id, min_by(concept, place) AS concept, min_by(verdict, place) AS verdict, NULL AS detail
-FROM (SELECT *, list_position({list(BEST)}, verdict) AS place FROM verdicts) GROUP BY id"""
+SELECT NULL::BIGINT AS row, id, min_by(concept, place) AS concept, min_by(decision, place) AS decision, NULL AS detail
+FROM (SELECT *, list_position({list(BEST)}, decision) AS place FROM verdicts) GROUP BY id"""
 LATER = "SELECT id FROM asked WHERE round > 1"  # candidates beyond the first batch: retrieve did not drop these
 UNLISTED = """SELECT {number}, '{stage}', NULL, id,
 CASE WHEN bucket IN (SELECT bucket FROM candidates) THEN 'not_retrieved' ELSE 'unlabelled_bucket' END, NULL
@@ -64,7 +64,7 @@ WHERE id NOT IN (SELECT id FROM embedded)"""
 def photos(root: Path) -> duckdb.DuckDBPyConnection:
     """A database with the views TABLES of the finished stages, and
 
-    - chosen, judged: of each candidate, its own fate, and its own verdict, with the concept;
+    - chosen, judged: of each candidate, its own fate, and its own label decision, with the concept;
     - dropped: what the stages dropped, a row for each record or photo: number (of the stage), stage, row, id (NULL for
       what could not be read), reason, detail. Its sum is what `status` says.
     """
@@ -112,7 +112,7 @@ def _drops(database: duckdb.DuckDBPyConnection, root: Path) -> Iterator[str]:
     for number, stage in enumerate(STAGES):
         place = f"SELECT {number} AS number, '{stage}' AS stage"
         for nth, (pattern, column) in enumerate(STAGES[stage].records):
-            name = {"fate": "chosen", "verdict": "judged"}.get(column, f"of_{number}_{nth}")
+            name = {"fate": "chosen", "decision": "judged"}.get(column, f"of_{number}_{nth}")
             if not column:
                 continue
             if name not in ("chosen", "judged"):
@@ -329,7 +329,7 @@ def _outcome(row: Mapping[str, Any], column: str) -> str:
 
 
 def _details(row: Mapping[str, Any]) -> dict[str, Any]:
-    hidden = {"id", "fate", "verdict", "reason", "fault"}
+    hidden = {"id", "fate", "decision", "reason", "fault"}
     return {k: v for k, v in row.items() if k not in hidden and v is not None}
 
 

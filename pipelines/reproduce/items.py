@@ -95,9 +95,21 @@ class Paper:
     """name in print → learners, of which the paper prints the best test"""
 
 
-Verdict = Literal["within interval", "same order", "differs", "no value in print"]
+Agreement = Literal["within interval", "same order", "differs", "no value in print"]
 AGREE = 0.75  # share of the row's other learners that stand on the paper's side of it
-HEADS = ("", "learner", "score", "paper", "ours", "95 %", "difference", "seeds", "n", "verdict", "not as in the paper")
+HEADS = (
+    "",
+    "learner",
+    "score",
+    "paper",
+    "ours",
+    "95 %",
+    "difference",
+    "seeds",
+    "n",
+    "agreement",
+    "not as in the paper",
+)
 ABOUT = (
     "within interval: the printed value lies in the 95 % interval of ours, over seeds and, for the score that ranks, "
     "test samples. same order: it does not, but three of four of the row's other learners that the paper puts clearly "
@@ -122,7 +134,7 @@ class Row:
     seeds: int
     n: int
     """test samples of a seed"""
-    verdict: Verdict = "no value in print"
+    agreement: Agreement = "no value in print"
     because: str = ""
     """what is not as in the paper"""
 
@@ -141,7 +153,7 @@ def scores_of(item: Item, cell: Cell) -> list[str]:
 
 
 def rows_of(item: Item, cell: Cell, document: Mapping[str, Any], best_of: Mapping[str, Sequence[str]]) -> list[Row]:
-    """A row for each learner and score of a cell, without verdict."""
+    """A row for each learner and score of a cell, without its agreement."""
     rows = []
     for result in document["results"]:
         n = sum(result.get("classes", {}).get("n", ()))
@@ -184,17 +196,17 @@ def means_of(item: str, groups: Mapping[str, Sequence[Row]], counts: Any) -> lis
 
 
 def judged(rows: Sequence[Row], digits: int) -> list[Row]:
-    """With verdicts. within interval: the printed value, with its rounding, is in the 95 % interval of ours. same
+    """With agreements. within interval: the printed value, with its rounding, is in the 95 % interval of ours. same
     order: at least three of four other rows that the paper puts clearly above or below are so in ours."""
     rounding = 0.5 * 10.0**-digits
     groups: dict[tuple[str, str], list[Row]] = {}
     keys = [(row.row.partition(", mean")[0], row.score) for row in rows]
     for key, row in zip(keys, rows, strict=True):
         groups.setdefault(key, []).append(row)
-    return [replace(row, verdict=verdict(row, groups[key], rounding)) for key, row in zip(keys, rows, strict=True)]
+    return [replace(row, agreement=agreement(row, groups[key], rounding)) for key, row in zip(keys, rows, strict=True)]
 
 
-def verdict(row: Row, others: Sequence[Row], rounding: float) -> Verdict:
+def agreement(row: Row, others: Sequence[Row], rounding: float) -> Agreement:
     """Of one row. others: of the same stream, network and score."""
     if row.paper is None:
         return "no value in print"
@@ -224,7 +236,7 @@ def _line(row: Mapping[str, Any]) -> list[Any]:
     difference = "–" if row["difference"] is None else f"{row['difference']:+.3f}".replace("-", "−")
     interval = f"{row['low']:.3f} – {row['high']:.3f}"
     return [row["row"], row["learner"], row["score"], paper, f"{row['ours']:.3f}", interval, difference, row["seeds"],
-            row["n"] or "–", row["verdict"], row["because"]]  # fmt: skip
+            row["n"] or "–", row["agreement"], row["because"]]  # fmt: skip
 
 
 def written(document: Mapping[str, Any], out: Path) -> list[Path]:

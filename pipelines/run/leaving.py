@@ -131,7 +131,7 @@ def _entry(context: Context) -> dict[str, Any]:
 def _freeze(context: Context, entry: dict[str, Any]) -> None:
     """Write what stays."""
     root, tallied = context.root, folder_of(context.root, "tally")
-    verdicts, answers = (pq.read_table(tallied / f"{name}.parquet") for name in ("verdicts", "answers"))
+    verdicts, answers = (pq.read_table(tallied / f"{name}.parquet") for name in ("labels", "answers"))
     record = root / "batches" / f"{read_batch(folder_of(root, 'ask'))['batch']}.json"
     options = read_json(record)["options"]
     stored = answers_of(context, folder_of(root, "bucket"), make=False)

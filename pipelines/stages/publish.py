@@ -86,7 +86,7 @@ class Publish(Stage):
             fetched=inputs["fetch"],
             members=inputs["bucket"] / "members.parquet",
             embedded=inputs["embed"],
-            verdicts=pq.read_table(inputs["tally"] / "verdicts.parquet"),
+            verdicts=pq.read_table(inputs["tally"] / "labels.parquet"),
             asked=inputs["tally"] / "asked.parquet",
             buckets=config.buckets.labelled(read_json(inputs["bucket"] / "buckets.json")),
             classes=sorted(config.retrieve.classes),

@@ -22,7 +22,7 @@ class Tally(Stage):
     """Import the answers and judge every image; waits while answers are missing."""
 
     name: ClassVar[str] = "tally"
-    records: ClassVar[Records] = (("answers.parquet", ""), ("verdicts.parquet", "verdict"))
+    records: ClassVar[Records] = (("answers.parquet", ""), ("labels.parquet", "decision"))
     needs: ClassVar[tuple[str, ...]] = ("filter", "fetch", "bucket", "embed", "retrieve", "ask")
     hint: ClassVar[str] = (
         "No image shows a concept of retrieve.concepts by its answers: change the concepts; of no_majority, settle the "
@@ -55,7 +55,7 @@ class Tally(Stage):
                 path.chmod(0o600)
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
-        """answers/*.csv, *.json → answers, asked, verdicts.parquet. Raises Waiting while answers are missing."""
+        """answers/*.csv, *.json → answers, asked, labels.parquet. Raises Waiting while answers are missing."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -82,8 +82,8 @@ class Tally(Stage):
             crowd.write(out, asked, verdicts)
         schema = items_schema().append(pa.field("round", pa.int32()))
         write_parquet(out / "asked.parquet", pa.Table.from_pylist(asked, schema))
-        write_parquet(out / "verdicts.parquet", verdicts)
-        outcome = Counter(best_of(verdicts, "verdict", BEST)["verdict"].to_pylist()) if asked else Counter[str]()
+        write_parquet(out / "labels.parquet", verdicts)
+        outcome = Counter(best_of(verdicts, "decision", BEST)["decision"].to_pylist()) if asked else Counter[str]()
         kept = outcome.pop("kept", 0)
         return Counts(kept + outcome.total(), kept, outcome)
 

@@ -60,16 +60,15 @@ def encode(stream: Stream, encoder: Encoder, name: str, tick: Tick = lambda n: N
     oracle = None if stream.oracle is None else encode_step(stream.oracle)
     steps = [encode_step(step) for step in stream.steps]
     facts = {key: value for key, value in stream.facts.items() if key != "buckets"} | {"encoder": name}
-    return replace(
-        stream, steps=steps, prior=vectors(stream.prior), facts=facts, oracle=oracle, sha256="", class_texts=None
-    )
+    whole = replace(stream, steps=steps, unlabelled=vectors(stream.unlabelled), oracle=oracle)
+    return replace(whole, facts=facts, sha256="", class_texts=None)
 
 
 def count_samples(stream: Stream) -> int:
     """The number of samples that `encode` encodes."""
     steps = [*stream.steps, *([] if stream.oracle is None else [stream.oracle])]
     labelled = sum(len(split) for step in steps for split in step.splits.values())
-    return labelled + sum(len(x) for x in [stream.prior, *(s.unlabelled for s in steps)] if x is not None)
+    return labelled + sum(len(x) for x in [stream.unlabelled, *(s.unlabelled for s in steps)] if x is not None)
 
 
 def _vectors(batch: Any, encoder: Encoder) -> Any:

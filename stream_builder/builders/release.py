@@ -37,7 +37,7 @@ def from_release(
 
     A bucket without images, or with none on one side of the split, is no step if two others have both sides; the fact
     `gaps` names it. Samples of a step are in order of upload time; `seed` draws the order of equal times. A stream of
-    images also has the release's unlabelled images; those of buckets before the first step become `prior`. Raises
+    images also has the release's unlabelled images; those of buckets before the first step become `unlabelled`. Raises
     BadConfig.
     """
     release = release if isinstance(release, Release) else Release.open(release)

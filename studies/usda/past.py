@@ -66,7 +66,7 @@ QUICK = Scale(
 
 
 def stream_of(data: Path, scale: Scale) -> Stream:
-    """Five labelled steps of pictures, seven tenths for training, and the past as `prior`."""
+    """Five labelled steps of pictures, seven tenths for training, and the past as `unlabelled`."""
     rows = list(csv.DictReader((data / "usda_metadata.csv").read_text(encoding="utf-8").splitlines()))
     dated = [row for row in rows if row["year"]]
     with zipfile.ZipFile(data / "usda_pomological.zip") as archive:
@@ -112,7 +112,7 @@ def main() -> None:
     run_log = RunLog(out / "log.jsonl")
     saved = out / "pictures"
     stream = Stream.load(saved) if (saved / "stream.json").is_file() else stream_of(options.data, scale).save(saved)
-    pictures = ImageArray(np.asarray(stream.prior), {}, stream.sha256)
+    pictures = ImageArray(np.asarray(stream.unlabelled), {}, stream.sha256)
     recipe = replace(RECIPES["small"], **scale.recipe)
     pretrain(pictures, recipe, out / "moco", run_log=run_log)
     encoder = f"moco-b0=backbone:{recipe.network}:{out / 'moco'}"

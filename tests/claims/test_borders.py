@@ -72,7 +72,7 @@ def test_judges_decide_nothing_that_people_answered_and_agreement_is_of_whole_an
     ]  # fmt: skip
     items = [{"id": "p", "bucket": 0, "concept": "bus"}]
     (row,) = tally(items, pa.Table.from_pylist(rows, ANSWERS), ValidationSettings(), decided={"p": BUS}).to_pylist()
-    assert row["verdict"] == "several_concepts"
+    assert row["decision"] == "several_concepts"
     assert row["agreement"] == pytest.approx(2 / 3)
 
 

@@ -21,7 +21,7 @@ N = 400
 
 @pytest.fixture(scope="module")
 def rows() -> list[dict[str, Any]]:
-    """Photos of 20 classes, class k with 1 + 2 k photos or none; half of them have a verdict."""
+    """Photos of 20 classes, class k with 1 + 2 k photos or none; half of them have a decision."""
     rng = rng_for(0, "rows")
     classes = [f"c{k:02d}" for k in range(20) for _ in range(1 + 2 * k)]
     drawn = [None] * (N - len(classes)) + classes
@@ -31,7 +31,7 @@ def rows() -> list[dict[str, Any]]:
             "uploaded": 1_200_000_000 + 86_400 * i,
             "class": name,
             "bucket": f"b{int(rng.integers(3))}",
-            "verdict": ["kept", None][int(rng.integers(2))],
+            "decision": ["kept", None][int(rng.integers(2))],
         }
         for i, name in enumerate(rng_for(1, "order").permutation(np.array(drawn, object)).tolist())
     ]
@@ -50,8 +50,8 @@ def page(rows: list[dict[str, Any]]) -> Selections:
 ASKED = {
     "nothing": Asked(),
     "rare classes": Asked({"class": ("c00", "c03", "c19")}),
-    "a verdict in a time": Asked({"verdict": ("kept",), "bucket": ("b1",)}, since=1_205_000_000),
-    "no verdict": Asked({"verdict": ("",)}),
+    "a decision in a time": Asked({"decision": ("kept",), "bucket": ("b1",)}, since=1_205_000_000),
+    "no decision": Asked({"decision": ("",)}),
     "none of these": Asked({"class": ("c01", "zebra"), "bucket": ("b3",)}),
 }
 
@@ -101,10 +101,10 @@ class TestADroppedRecordHasNothingOfItsNamesake:
     def collection(self, every_drop: Path) -> Collection:
         return open_collection(every_drop)
 
-    def test_it_has_no_vector_bucket_verdict_or_place_in_the_release(self, collection: Collection) -> None:
+    def test_it_has_no_vector_bucket_decision_or_place_in_the_release(self, collection: Collection) -> None:
         late = "reason LIKE 'filter: %'"
         assert collection.rows(f"SELECT count(*) FROM photos WHERE {late}")[0][0] > 0
-        mine = "vector IS NULL AND bucket IS NULL AND verdict IS NULL AND shard IS NULL"
+        mine = "vector IS NULL AND bucket IS NULL AND decision IS NULL AND shard IS NULL"
         assert collection.rows(f"SELECT id FROM photos WHERE {late} AND NOT ({mine})") == []
 
     def test_each_vector_belongs_to_one_photo(self, every_drop: Path, tmp_path: Path) -> None:

@@ -126,9 +126,9 @@ class TestEveryCommandCountsTheSame:
         assert max(row["round"] for row in asked) > 1
 
     def test_a_photo_that_is_asked_for_two_concepts_is_one_photo_with_its_best_verdict(self) -> None:
-        verdicts = pa.table({"id": ["a", "b", "a", "b"], "verdict": ["wrong_concept", "pending", "kept", "unsure"]})
-        best = best_of(verdicts, "verdict", BEST).to_pylist()
-        assert {row["id"]: row["verdict"] for row in best} == {"a": "kept", "b": "unsure"}
+        verdicts = pa.table({"id": ["a", "b", "a", "b"], "decision": ["wrong_concept", "pending", "kept", "unsure"]})
+        best = best_of(verdicts, "decision", BEST).to_pylist()
+        assert {row["id"]: row["decision"] for row in best} == {"a": "kept", "b": "unsure"}
 
     def test_dropped_lists_what_status_counts(self, every_drop: Path) -> None:
         listed: dict[str, Counter[str]] = {}

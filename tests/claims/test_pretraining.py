@@ -114,7 +114,7 @@ class TestCopiesAreNoNegatives:
         x = images(12)
         x = np.concatenate([x, x[[3, 5, 3]]])
         split = Split(images(4), np.arange(4) % 2, np.array([f"s{i}" for i in range(4)]))
-        stream = Stream("made", [Step(0, "0", {"train": split, "test": split})], ["a", "b"], prior=x)
+        stream = Stream("made", [Step(0, "0", {"train": split, "test": split})], ["a", "b"], unlabelled=x)
         stream.save(tmp_path / "s")
         pictures = past_of_stream(tmp_path / "s", 0, 16, False)
         assert pictures.x.shape[0] == 12

@@ -177,7 +177,7 @@ def said(*others: tuple[str, str, str]) -> pa.Table:
 
 def test_judges_alone_are_no_quorum_wherever_their_answers_come_from() -> None:
     everything = answers_table([("p0", f"judge:{j}", ["bus"]) for j in "jklmn"])
-    assert tally(ITEMS[:1], everything, ValidationSettings())["verdict"].to_pylist() == ["pending"]
+    assert tally(ITEMS[:1], everything, ValidationSettings())["decision"].to_pylist() == ["pending"]
     batch = {"batch": "b", "items": {"i": "p0"}, "concepts": ["bus"]}
     cells = {"Input.item": "i", "Answer.labels": "bus"}
     table = read_answers([("f", cells | {"WorkerId": who}) for who in ("judge:x", "ann")], batch, "key")

@@ -183,7 +183,7 @@ class TestRounds:
             "id": ["a", "b", "c", "d", "x", "x"],
             "bucket": [1, 1, 1, 1, 2, 2],
             "concept": ["bus", "bus", "car", "car", "bus", "car"],
-            "verdict": ["kept", "wrong_concept", "kept", "kept", "kept", "kept"],
+            "decision": ["kept", "wrong_concept", "kept", "kept", "kept", "kept"],
         }
     )
 
@@ -373,7 +373,7 @@ class TestVerdict:
             for i, c in (("a", "bus"), ("b", "bus"), ("c", BACKGROUND), ("d", BACKGROUND), ("e", "bus"))
         ]
         known = {"a": "Busse", "b": "Wagen", "c": "Hund", "d": "Busse", "e": None}
-        found = verdicts_from_labels(items, known, {"bus": "Busse", "car": "Wagen"})["verdict"].to_pylist()
+        found = verdicts_from_labels(items, known, {"bus": "Busse", "car": "Wagen"})["decision"].to_pylist()
         assert found == ["kept", "wrong_concept", "kept", "wrong_concept", "unlabelled"]
 
 
@@ -387,21 +387,21 @@ class TestThirdValue:
 
     def test_votes_give_each_kind_its_verdict(self) -> None:
         items, kinds, answers = third_value()
-        found = dict(rows_of(tally(items, answers, ValidationSettings()), "id", "verdict"))
+        found = dict(rows_of(tally(items, answers, ValidationSettings()), "id", "decision"))
         assert found == {id_: self.VERDICTS[kind] for id_, kind in kinds.items()}
 
     @pytest.mark.parametrize("aggregate", ["votes", "dawid-skene"])
     def test_nothing_is_kept_without_a_majority_and_order_does_not_matter(self, aggregate: str) -> None:
         items, kinds, answers = third_value()
         rules = ValidationSettings.model_validate({"aggregate": aggregate})
-        first = dict(rows_of(tally(items, answers, rules), "id", "verdict"))
+        first = dict(rows_of(tally(items, answers, rules), "id", "decision"))
         assert {kinds[id_] for id_, said in first.items() if said == "kept"} <= {"agreed"}
         assert {id_ for id_, said in first.items() if said == "pending"} == {
             id_ for id_, kind in kinds.items() if self.VERDICTS[kind] == "pending"
         }
         for other in permuted(range(len(answers))):
             found = tally(items[::-1], answers.take(other), rules)
-            assert dict(rows_of(found, "id", "verdict")) == first
+            assert dict(rows_of(found, "id", "decision")) == first
 
 
 class TestWeightedVerdicts:
@@ -430,8 +430,8 @@ class TestWeightedVerdicts:
 
     def test_workers_who_always_give_one_label_do_not_outvote_a_good_one(self) -> None:
         items, answers = self.many()
-        votes = tally(items, answers, ValidationSettings())["verdict"].to_pylist()
-        weighed = tally(items, answers, ValidationSettings(aggregate="dawid-skene"))["verdict"].to_pylist()
+        votes = tally(items, answers, ValidationSettings())["decision"].to_pylist()
+        weighed = tally(items, answers, ValidationSettings(aggregate="dawid-skene"))["decision"].to_pylist()
         assert (votes[0], weighed[0]) == ("wrong_concept", "kept")
         assert weighed[1:] == votes[1:]
 

@@ -261,8 +261,8 @@ def test_photos_go_from_the_local_page_into_a_release(client: httpx.Client, fold
     for annotator in ("ann", "bob", "eve"):
         assert answer_all(client, annotator, folder) == len(set(items["id"].to_pylist()))
     run(context_of(folder))
-    verdicts = pq.read_table(folder_of(folder, "tally") / "verdicts.parquet")
-    assert set(verdicts["verdict"].to_pylist()) <= {"kept", "wrong_concept"}
+    verdicts = pq.read_table(folder_of(folder, "tally") / "labels.parquet")
+    assert set(verdicts["decision"].to_pylist()) <= {"kept", "wrong_concept"}
     assert (folder_of(folder, "publish") / "release" / "SHA256SUMS").is_file()
 
 

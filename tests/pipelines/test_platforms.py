@@ -82,8 +82,8 @@ def test_a_batch_goes_through_a_real_turkle_into_a_release(small: Context, tmp_p
     (small.root / "answers").mkdir(exist_ok=True)
     (small.root / "answers" / "turkle.csv").write_bytes(results)
     run(small)
-    verdicts = pq.read_table(folder_of(small.root, "tally") / "verdicts.parquet").to_pylist()
-    outcome = {row["id"]: row["verdict"] for row in verdicts}
+    verdicts = pq.read_table(folder_of(small.root, "tally") / "labels.parquet").to_pylist()
+    outcome = {row["id"]: row["decision"] for row in verdicts}
     ids = open_batch(small).facts["items"]
     assert outcome == {ids[item]: "several_concepts" if item == two else "kept" for item in truth}
     release = Release.open(small.root)

@@ -62,7 +62,7 @@ def test_bucket_0_of_a_run_teaches_features_of_its_release(folder: Path, moco: P
 
     assert stream.x_shape == (512,)
     assert stream.facts["features"] == "moco-b0"
-    assert len(stream.prior) == 20
+    assert len(stream.unlabelled) == 20
     assert sum(len(s.unlabelled) for s in stream.steps if s.unlabelled is not None) == 24 - 16
     assert "self-training" in told(
         "eval", tmp_path / "f" / "moco-b0", "--protocol", "clear-iid", "--learners", "self-training",
@@ -78,7 +78,7 @@ def test_a_release_and_a_stream_have_the_same_past(folder: Path, tmp_path: Path)
     of_stream = json.loads(told("models", "train", made, *train, "--out", tmp_path / "b"))
     assert of_release["images"] == of_stream["images"] == 20
     x = np.memmap(tmp_path / "a" / "images.u8", np.uint8, "r", shape=(20, 20, 20, 3))
-    assert np.array_equal(np.sort(x.ravel()), np.sort(np.asarray(Stream.load(made).prior).ravel()))
+    assert np.array_equal(np.sort(x.ravel()), np.sort(np.asarray(Stream.load(made).unlabelled).ravel()))
 
 
 def test_several_encoders_are_each_made_once(folder: Path, moco: Path, tmp_path: Path) -> None:

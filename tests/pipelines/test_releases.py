@@ -111,7 +111,7 @@ class TestRounds:
         assert rounds == sorted(set(rounds))
         assert len(rounds) >= 2
         answers = pq.read_table(folder_of(folder, "tally") / "answers.parquet")
-        verdicts = pq.read_table(folder_of(folder, "tally") / "verdicts.parquet")
+        verdicts = pq.read_table(folder_of(folder, "tally") / "labels.parquet")
         assert len(set(answers["id"].to_pylist())) == len(set(verdicts["id"].to_pylist()))
 
     def test_rounds_go_on_after_new_photos_and_a_wider_first_round(self, folder: Path) -> None:
@@ -186,7 +186,7 @@ class TestGold:
         run(context)
         told = read_json(folder_of(folder, "tally") / "agreement.json")
         assert [w["gold_right"] for w in told["workers"]] == [1.0, 1.0]
-        assert not set(extra) & set(pq.read_table(folder_of(folder, "tally") / "verdicts.parquet")["id"].to_pylist())
+        assert not set(extra) & set(pq.read_table(folder_of(folder, "tally") / "labels.parquet")["id"].to_pylist())
         assert "gold questions, 100.0% were correct" in (Release.open(folder).path / "README.md").read_text()
 
     def test_a_photo_that_is_not_there_is_named(self, folder: Path) -> None:

@@ -75,8 +75,8 @@ class TestVerdicts:
         values = ((0.50, 0.514), (0.30, 0.40), (0.60, 0.70), (0.70, 0.80), (0.55, 0.20))
         rows = [row(name, *pair) for name, pair in zip("abcde", values, strict=True)]
 
-        assert [one.verdict for one in judged(rows, 2)] == ["within interval", *["same order"] * 3, "differs"]
-        assert [one.verdict for one in judged([row("a", 0.5, None)], 2)] == ["no value in print"]
+        assert [one.agreement for one in judged(rows, 2)] == ["within interval", *["same order"] * 3, "differs"]
+        assert [one.agreement for one in judged([row("a", 0.5, None)], 2)] == ["no value in print"]
 
     def test_the_paper_prints_the_best_test_of_three_schedules(self) -> None:
         cell = Cell(("composed",), ("sft", "sft-linear"), {"sft": {"final": 0.6}}, "CLR, conv-1")
@@ -139,7 +139,7 @@ def test_seq_to_final_quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     }
     assert [one["learner"] for one in of["table-15"]] == list(seq_to_final.TABLE_15)
     assert [len(of[name]) for name in ("table-5", "table-6", "table-7")] == [30, 14, 12]
-    assert {one["verdict"] for one in of["table-7"]} == {"within interval"}
+    assert {one["agreement"] for one in of["table-7"]} == {"within interval"}
     drawn = {path.relative_to(tmp_path / "out" / "figures").as_posix() for path in (tmp_path / "out").rglob("*.svg")}
     assert {"figure-9/adjacent.svg", "figure-16/projection-fc.svg", "figure-17/svcca-stem.svg"} <= drawn
     page = (tmp_path / "out" / "index.html").read_text()
@@ -197,7 +197,7 @@ def test_learners_of_ocrr_that_read_texts(tmp_path: Path, monkeypatch: pytest.Mo
         monkeypatch.setitem(item.cells[0].quick, "llm.endpoint", chat.url)
         work = Work(paper, tmp_path / "data", tmp_path / "out", True, "cpu", Executor("local", 1), RunLog(None, True))
         (only,) = [one for one in work.items([item])["rows"] if one["score"] == "novel"]
-    assert (only["learner"], only["verdict"], bool(chat.bodies)) == ("llm", "no value in print", True)
+    assert (only["learner"], only["agreement"], bool(chat.bodies)) == ("llm", "no value in print", True)
 
 
 @pytest.mark.proof("paper")

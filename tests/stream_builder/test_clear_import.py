@@ -92,25 +92,25 @@ def test_bucket_0_is_for_pre_training(copied: Callable[[str], Path]) -> None:
     for i in range(2):
         os.link(images[0], folder / "train" / "all_images" / "0" / f"unseen{i}.jpg")
     os.link(images[1], folder / "train" / "all_images" / "0" / images[1].name)  # labelled elsewhere: left out
-    assert len(from_clear(folder, "images:8").prior) == 2
+    assert len(from_clear(folder, "images:8").unlabelled) == 2
 
 
 def test_buckets_are_in_the_order_of_their_numbers_and_0_is_for_pre_training_if_all_are_there(tmp_path: Path) -> None:
     all_buckets = bare_layout(tmp_path / "all", [str(number) for number in range(10, -1, -1)])
     stream = from_clear(all_buckets, "images:8")
     assert [step.name for step in stream.steps] == [str(number) for number in range(1, 11)]
-    assert stream.prior is not None
-    assert len(stream.prior) == 8
+    assert stream.unlabelled is not None
+    assert len(stream.unlabelled) == 8
     as_step = from_clear(all_buckets, "images:8", first_bucket="step")
     assert [step.name for step in as_step.steps] == [str(number) for number in range(11)]
-    assert as_step.prior is None
+    assert as_step.unlabelled is None
 
 
 def test_of_a_part_of_the_buckets_0_is_a_step_unless_asked_for(tmp_path: Path) -> None:
     part = bare_layout(tmp_path, ["2", "10", "0"])
     auto, prior = from_clear(part, "images:8"), from_clear(part, "images:8", first_bucket="unlabelled")
-    assert ([step.name for step in auto.steps], auto.prior) == (["0", "2", "10"], None)
-    assert ([step.name for step in prior.steps], len(prior.prior)) == (["2", "10"], 8)
+    assert ([step.name for step in auto.steps], auto.unlabelled) == (["0", "2", "10"], None)
+    assert ([step.name for step in prior.steps], len(prior.unlabelled)) == (["2", "10"], 8)
 
 
 @pytest.mark.shared(twin="tests/stream_builder/test_clear_import.py::test_a_layout_gives_the_stream_of_its_release")

@@ -40,13 +40,13 @@ def test_a_stream_keeps_its_unlabelled_samples(tmp_path: Path) -> None:
     stream = hinted()
     again = stream.save(tmp_path)
 
-    assert np.array_equal(again.prior, stream.prior)
+    assert np.array_equal(again.unlabelled, stream.unlabelled)
     assert all(np.array_equal(a.unlabelled, b.unlabelled) for a, b in zip(again.steps, stream.steps, strict=True))
     again.verify(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("file", "what"), [("prior_x.npy", "the unlabelled past"), ("step_00001/unlabelled_x.npy", "step .1.")]
+    ("file", "what"), [("unlabelled_x.npy", "the unlabelled past"), ("step_00001/unlabelled_x.npy", "step .1.")]
 )
 def test_a_changed_unlabelled_sample_is_named(tmp_path: Path, file: str, what: str) -> None:
     hinted().save(tmp_path)
@@ -59,8 +59,8 @@ def test_a_changed_unlabelled_sample_is_named(tmp_path: Path, file: str, what: s
 
 def test_another_past_is_another_stream(tmp_path: Path) -> None:
     stream = hinted()
-    pasts = (stream.prior, stream.prior + 1, stream.prior[:-1], stream.prior)
-    hashes = [replace(stream, prior=x).save(tmp_path / str(k)).sha256 for k, x in enumerate(pasts)]
+    pasts = (stream.unlabelled, stream.unlabelled + 1, stream.unlabelled[:-1], stream.unlabelled)
+    hashes = [replace(stream, unlabelled=x).save(tmp_path / str(k)).sha256 for k, x in enumerate(pasts)]
     assert [hashes.index(value) for value in hashes] == [0, 1, 2, 0]
 
 
@@ -93,7 +93,7 @@ def test_images_are_encoded_with_all_that_has_no_label() -> None:
     made = encode(stream, Mean(), "mean", counted.append)  # type: ignore[arg-type]
 
     assert np.allclose(made.steps[0]["train"].x, x.mean((1, 2)), rtol=1e-2)
-    assert len(made.prior) == 2
+    assert len(made.unlabelled) == 2
     assert len(made.steps[0].unlabelled) == 3
     assert sum(counted) == count_samples(stream) == 11
     with pytest.raises(BadArray, match="Expected texts or images"):
@@ -112,7 +112,7 @@ def test_self_training_gains_by_what_has_no_label() -> None:
 def test_self_training_counts_what_it_took() -> None:
     stream = hinted()
     learner = SelfTraining(epochs=30, threshold=0.7)
-    learner.begin(Task(2, (16,), prior=stream.prior), rng_for(0, "x"))
+    learner.begin(Task(2, (16,), unlabelled=stream.unlabelled), rng_for(0, "x"))
     learner.learn_step(stream.steps[0].visible())
 
     facts = learner.metadata()

@@ -44,7 +44,7 @@ FORMAT = 1  # of a batch in the run folder
 WAY_OUT = "Restore it from a copy. If there is none, delete it: the answers to its batch stay, and do not count."
 Digests = Callable[[Collection[str]], Mapping[str, str]]
 KEY = b"deleted"  # in the metadata of its schema: a list of what was deleted when, as JSON
-COUNTS = ("verdict", "votes", "answers", "agreement", "sensitive")  # columns of VERDICTS
+COUNTS = ("decision", "votes", "answers", "agreement", "sensitive")  # columns of VERDICTS
 COLUMNS = pa.schema(
     [
         ("sha256", pa.string()),
@@ -329,7 +329,7 @@ def freeze(
     rows = {(row["sha256"], row["concept"], row["options"]): row for row in before}
     for row in verdicts.to_pylist():
         key = digests.get(row["id"], ""), row["concept"], text
-        if row["verdict"] == "pending" or not key[0]:
+        if row["decision"] == "pending" or not key[0]:
             continue
         n = people.get(row["id"]) or rows.get(key, {}).get("people", 0)
         rows[key] = dict(zip(COLUMNS.names, (*key, *(row[name] for name in COUNTS), n), strict=True))

@@ -25,7 +25,7 @@ VERDICTS = pa.schema(
         ("id", pa.string()),
         ("bucket", pa.int32()),
         ("concept", pa.string()),
-        ("verdict", pa.string()),
+        ("decision", pa.string()),
         ("votes", pa.string()),
         ("answers", pa.int32()),
         ("agreement", pa.float32()),
@@ -126,7 +126,7 @@ def tally(
         rows.append(
             {
                 **item,
-                "verdict": result,
+                "decision": result,
                 "votes": json.dumps(dict(sorted(votes.items()))),
                 "answers": len(everyone),
                 "agreement": most / len(everyone) if everyone else None,
@@ -241,7 +241,7 @@ def verdicts_from_labels(
         else:
             result = "kept" if label == labels[item["concept"]] else "wrong_concept"
         votes = json.dumps({label: 1} if label is not None else {})
-        rows.append({**item, "verdict": result, "votes": votes, "answers": int(label is not None), "sensitive": 0})
+        rows.append({**item, "decision": result, "votes": votes, "answers": int(label is not None), "sensitive": 0})
     return pa.Table.from_pylist(rows, schema=VERDICTS)
 
 

@@ -178,7 +178,7 @@ class Crowd:
         """What the data card says of judges, and how often each agrees with the others."""
         answers = self._everyone()
         workers = {row["worker"]: row["agreement"] for row in agreement(answers).get("workers", [])}
-        accepted = verdicts.filter(pc.equal(verdicts["verdict"], "kept"))["id"].to_pylist()
+        accepted = verdicts.filter(pc.equal(verdicts["decision"], "kept"))["id"].to_pylist()
         seen = self.seen | self.standing.answered()
         audit = self.alone.audit(self._open([asked_columns(i) for i in asked]), of_people(answers), self.settings)
         if not audit["images"] and self.standing.deleted:
@@ -234,7 +234,7 @@ def short_cells(
     empty: places of withdrawn photos, which stay empty.
     """
     asked: Counter[Cell] = Counter(rows_of(verdicts, "bucket", "concept"))
-    accepted = list(rows_of(verdicts.filter(pc.equal(verdicts["verdict"], "kept")), "id", "bucket", "concept"))
+    accepted = list(rows_of(verdicts.filter(pc.equal(verdicts["decision"], "kept")), "id", "bucket", "concept"))
     times = Counter(id_ for id_, *_ in accepted)
     counts = Counter((bucket, concept) for id_, bucket, concept in accepted if times[id_] == 1)
     return {

@@ -198,7 +198,7 @@ class NearFuture(Protocol):
         starts = np.cumsum([0, *map(len, trains := self.trains(stream))]).tolist()
         parts = [split.part(0, n - low) for split, low in zip(trains, starts, strict=False) if low < n]
         steps, texts = [Step(0, "prefix", {"train": join(parts)})], stream.class_texts
-        part = Stream(f"{stream.name}: prefix", steps, stream.classes, stream.prior, class_texts=texts)
+        part = Stream(f"{stream.name}: prefix", steps, stream.classes, stream.unlabelled, class_texts=texts)
         within = replace(self, prefix=0, shift=min(int(self.shift), n // 2), also="")
         updates = min(FEWEST_UPDATES * self.batch / n, self.updates * starts[-1] / n)
         longer = [replace(within, updates=updates)] if updates > self.updates else []
