@@ -3,6 +3,7 @@
 from inspect import isclass
 
 from driftline.curate.core.registry import HOME, Registry
+from driftline.eval.predictions import MEANING
 from driftline.eval.rows import Row
 from driftline.eval.settings import described
 from driftline.pipelines.cli.listing import KINDS, REGISTRIES, list_registered
@@ -27,7 +28,9 @@ def page() -> str:
         if kind not in ("learners", "protocols"):
             parts += [*(_line(kind, **row) for row in list_registered(kind) if row["origin"] == HOME), ""]
     columns = [f"- `{column.name}`: {column.meaning}" for column in described(Row) if column.name != "answers"]
-    return "\n".join([*parts, "## columns of results", "", *columns, ""])
+    of_predictions = [f"- `{name}`: {meaning}" for name, meaning in MEANING.items()]
+    parts += ["## columns of results", "", *columns, "", "## columns of predictions", "", *of_predictions, ""]
+    return "\n".join(parts)
 
 
 def _line(kind: str, name: str, summary: str, **_: str) -> str:

@@ -28,7 +28,15 @@ from driftline.stream_builder.stream import SPLITS, Stream
 
 FILE = row_files.PREDICTIONS
 MOST = 2**26  # records of one run
-COLUMNS = ("row", "sample", "label", "predicted", "group", "confidence")  # the last two may be missing
+MEANING = {
+    "row": "the line of `rows.parquet`, from 0 (int32)",
+    "sample": "position in the stream: steps in order; in each step train, val, test (int32 or int64)",
+    "label": "class of the sample (integer)",
+    "predicted": "class that the learner answered (integer)",
+    "group": "of the sample's uploader or near-duplicates (integer), if known",
+    "confidence": "255 times the learner's probability that its answer is right (uint8), if known",
+}
+COLUMNS = tuple(MEANING)
 ROUNDING = 1e-6  # of a confidence or probability
 Labels = npt.NDArray[Any]
 Test = tuple[slice, Labels, Labels, Labels | None]  # place among the records, samples, labels, groups

@@ -232,7 +232,7 @@ def test_clear10_has_the_papers_numbers() -> None:
 
 
 def test_an_unknown_preset_is_answered_with_the_known() -> None:
-    with pytest.raises(UnknownName, match="Available: clear10, clear100, folder, mini, yfcc"):
+    with pytest.raises(UnknownName, match="Available: album, clear10, clear100, folder, mini, yfcc"):
         presets.values("clear")
 
 
