@@ -140,7 +140,7 @@ def child_ingest(path: str, workers: str) -> dict[str, Any]:
     from driftline.curate.core.run_log import RunLog
     from driftline.pipelines.config.loader import load
     from driftline.pipelines.run import runner
-    from driftline.pipelines.run.stage import Context
+    from driftline.pipelines.stages.base import Context
 
     with tempfile.TemporaryDirectory(dir=Path(path).parent) as name:
         root = Path(name)

@@ -37,11 +37,11 @@ from driftline.curate.core.run_log import RunLog
 from driftline.eval.learners import LEARNERS
 from driftline.eval.results import Results
 from driftline.eval.run import Settings, evaluate
-from driftline.pipelines.cli.listing import list_registered
+from driftline.pipelines.actions.listing import list_registered
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.run import runner
-from driftline.pipelines.run.stage import Context
 from driftline.pipelines.stages import STAGES
+from driftline.pipelines.stages.base import Context
 from driftline.stream_builder.builders.arrays import from_arrays
 from driftline.stream_builder.stream import Stream
 

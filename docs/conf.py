@@ -66,8 +66,8 @@ def commands() -> str:
     from typer.main import get_command
     from typer.testing import CliRunner
 
-    from driftline.pipelines.cli.app import app, called
-    from driftline.pipelines.cli.makers import add_imports
+    from driftline.pipelines.actions.makers import add_imports
+    from driftline.pipelines.cli import app, called
 
     add_imports([])
 

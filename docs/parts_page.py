@@ -6,7 +6,7 @@ from driftline.curate.core.registry import HOME, Registry
 from driftline.eval.predictions import MEANING
 from driftline.eval.rows import Row
 from driftline.eval.settings import described
-from driftline.pipelines.cli.listing import KINDS, REGISTRIES, list_registered
+from driftline.pipelines.actions.listing import KINDS, REGISTRIES, list_registered
 from driftline.stream_builder.shifts import SHIFTS
 
 TOP = """# Parts

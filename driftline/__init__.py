@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from driftline.eval.reporting.logs.ages import age as age
     from driftline.eval.results import Results as Results
     from driftline.pipelines import VERSION as __version__  # noqa: F401
-    from driftline.pipelines.cli.listing import list_registered as list_registered
+    from driftline.pipelines.actions.listing import list_registered as list_registered
     from driftline.pipelines.commands.build import demo as demo
     from driftline.pipelines.commands.build import init as init
     from driftline.pipelines.commands.build import plan as plan

@@ -72,8 +72,8 @@ if TYPE_CHECKING:
     from driftline.eval.rows import Row as Row
     from driftline.eval.settings import NO_EFFECT as NO_EFFECT
     from driftline.eval.training.sgd_learner import Budget as Budget
-    from driftline.pipelines.run.stage import Counts as Counts
-    from driftline.pipelines.run.stage import Stage as Stage
+    from driftline.pipelines.stages.base import Counts as Counts
+    from driftline.pipelines.stages.base import Stage as Stage
     from driftline.stream_builder.datasets import Dataset as Dataset
     from driftline.stream_builder.datasets import Options as Options
     from driftline.stream_builder.datasets import Samples as Samples

@@ -35,11 +35,11 @@ from driftline.curate.store.database import open_store
 from driftline.curate.store.photos import looks, outcomes
 from driftline.pipelines.annotation.batches import open_batch, priced, questions
 from driftline.pipelines.run.runner import Verdict, make
-from driftline.pipelines.run.stage import MEMORY, Context, parts_of, reasons_text
-from driftline.pipelines.run.state import done_of, folder_of
+from driftline.pipelines.stages.base import MEMORY, Context, parts_of, reasons_text
 from driftline.pipelines.stages.bucket import Bucket, settled_of
 from driftline.pipelines.stages.embed import BUILT_IN, measured_speed, spec_of
 from driftline.pipelines.stages.filter import FilterTable
+from driftline.pipelines.stages.state import done_of, folder_of
 
 MOST, MOST_FILES = 100_000, 20_000  # records that are read: of a table, which are the first; of photos, evenly spread
 HEAD = 4 << 20  # bytes of a text file that are read to estimate its lines

@@ -31,8 +31,8 @@ from driftline.curate.retrieval.exact_search import search
 from driftline.curate.retrieval.settings import Concept
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.run.runner import run
-from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.state import folder_of
+from driftline.pipelines.stages.base import Context
+from driftline.pipelines.stages.state import folder_of
 
 K = 20  # pictures of a bucket that count
 SIZE = 64

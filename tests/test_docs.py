@@ -26,7 +26,7 @@ from driftline.curate.sources import SOURCES
 from driftline.curate.validation.asking import PLATFORMS
 from driftline.eval.learners import LEARNERS
 from driftline.eval.protocol import PROTOCOLS
-from driftline.pipelines.cli.listing import REGISTRIES
+from driftline.pipelines.actions.listing import REGISTRIES
 from driftline.pipelines.config import presets
 from driftline.pipelines.config.loader import Config
 from driftline.pipelines.demo.draw import photo

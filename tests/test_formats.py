@@ -11,9 +11,9 @@ from support.small_runs import made, unpacked
 
 from driftline.curate.core.atomic_io import read_json, write_json
 from driftline.curate.core.errors import BadInput
+from driftline.curate.validation.answers.answer_store import AnswerStore
 from driftline.curate.validation.asking.batches import read_batch
 from driftline.pipelines import VERSION
-from driftline.pipelines.annotation.answer_store import AnswerStore
 
 UPGRADE = "pip install --upgrade driftline"
 

@@ -39,7 +39,7 @@ def test_one_module_alone_reads_and_writes_the_marks_of_a_run() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Constant) and node.value in MARKS
     }
-    assert named == {"pipelines/run/state.py"}
+    assert named == {"pipelines/stages/state.py"}
 
 
 OPENER = {"curate/foreign/images.py"}

@@ -226,7 +226,7 @@ def test_a_wheel_is_imported_from_its_own_environment(installed: Path, tmp_path:
 
 SMALL = """
 import sys
-from driftline.pipelines.cli.app import main
+from driftline.pipelines.cli import main
 from driftline.pipelines.demo import journey
 journey.QUICK = journey.Scale(records=500, asked=10, published=4, seeds=1)
 settings = journey.presets.values("mini")
@@ -287,7 +287,7 @@ class Newest(Learner):
 IN_PLACE = """
 import sys
 import driftline as dl
-from driftline.pipelines.cli.app import main
+from driftline.pipelines.cli import main
 assert all(hasattr(dl, name) for name in dl.__all__)
 stream = ["eval", "S", "--protocol", "clear-iid", "--seeds", "0"]
 for words in (
@@ -322,7 +322,7 @@ def test_the_journey_runs_where_a_repository_has_folders_of_these_names(installe
 
 COMMANDS = """
 import sys
-from driftline.pipelines.cli.app import main
+from driftline.pipelines.cli import main
 for words in WORDS:
     sys.argv = words
     try:

@@ -3,7 +3,6 @@
 import base64
 import csv
 import mimetypes
-import sqlite3
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import closing
@@ -19,16 +18,16 @@ import pyarrow.parquet as pq
 from driftline.curate.core.errors import BadConfig, MissingFile
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.metadata.withdrawals import NAME, withdrawals
+from driftline.curate.validation.answers.answer_store import COLUMNS, AnswerStore
 from driftline.curate.validation.answers.answers import JUDGE, of_people, read_answers, read_lines
 from driftline.curate.validation.answers.stored import merged
 from driftline.curate.validation.asking import PLATFORMS
 from driftline.curate.validation.asking.batches import estimate, read_batch, wage
 from driftline.curate.validation.asking.crowd import round_folder
 from driftline.curate.validation.settings import PRICES
-from driftline.pipelines.annotation.answer_store import COLUMNS, AnswerStore, unstored
-from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.state import folder_of
 from driftline.pipelines.stages import ask
+from driftline.pipelines.stages.base import Context
+from driftline.pipelines.stages.state import folder_of
 
 MAX_INLINE = 65_000  # bytes of an image that is put into its own URL
 
@@ -99,24 +98,6 @@ def grid_of(context: Context) -> dict[str, str]:
     return {id_: concept for id_, (concept, *more) in concepts.items() if not more}
 
 
-def local_files(context: Context) -> list[tuple[Path, Path]]:
-    """The local answers of a run: (SQLite file, results file) of each batch that was opened."""
-    paths = sorted((context.root / "annotate").glob("*.sqlite"))
-    return [(p, context.answers_folder / f"annotate-{p.stem}.csv") for p in paths]
-
-
-def export_all(context: Context) -> int:
-    """Write the results files of all local answers; returns how many answers they have."""
-    total = 0
-    for path, results in local_files(context):
-        with closing(AnswerStore(path)) as store:
-            try:
-                total += store.export(results)
-            except sqlite3.Error as error:
-                raise unstored(path, error) from None
-    return total
-
-
 def answers_so_far(context: Context, facts: dict[str, Any]) -> tuple[list[dict[str, Any]], bool]:
     """(rows of ANSWERS that count for a batch, whether anybody answered the batch itself). facts: its `batch.json`.
 
@@ -124,7 +105,7 @@ def answers_so_far(context: Context, facts: dict[str, Any]) -> tuple[list[dict[s
     run changes.
     """
     lines = read_lines(ask.results_files(context))
-    for path, _ in local_files(context):
+    for path, _ in ask.local_files(context):
         with closing(AnswerStore(path)) as store:
             local = [(str(path), dict(zip(COLUMNS, map(str, row), strict=True))) for row in store.rows()]
         lines[path.stem] = [*local, *lines.get(path.stem, [])]

@@ -20,11 +20,11 @@ from starlette.types import ASGIApp
 from driftline.curate.core.errors import BadInput, DriftlineError, shortened
 from driftline.curate.foreign.names import is_count, one_form
 from driftline.curate.retrieval.settings import BACKGROUND
+from driftline.curate.validation.answers.answer_store import AnswerStore, unstored
 from driftline.curate.validation.answers.answers import worker_key
 from driftline.curate.validation.asking.batches import NONE, expected_of, question_page
-from driftline.pipelines.annotation.answer_store import AnswerStore, unstored
 from driftline.pipelines.annotation.batches import answers_so_far, grid_of, open_batch
-from driftline.pipelines.run.stage import Context
+from driftline.pipelines.stages.base import Context
 from driftline.pipelines.web.local_server import LOOPBACK, guarded, local_app
 from driftline.pipelines.web.rendering import template
 

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.errors import BadConfig, did_you_mean, without_secrets
-from driftline.pipelines.reporting.photos import quoted
-from driftline.pipelines.run.stage import Context
+from driftline.pipelines.stages.base import Context
+from driftline.pipelines.stages.photos import quoted
 
 Row = Mapping[str, Any]
 Answer = TypeVar("Answer")

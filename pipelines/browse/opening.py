@@ -20,11 +20,11 @@ from driftline.curate.metadata.released_ids import released_ids
 from driftline.curate.metadata.withdrawals import address_digest, withdrawals
 from driftline.curate.release import Release
 from driftline.pipelines.browse.collection import Collection, Row, Source
-from driftline.pipelines.reporting.photos import photos, trace
-from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.state import done_of, folder_of
+from driftline.pipelines.stages.base import Context
 from driftline.pipelines.stages.bucket import settled_of
 from driftline.pipelines.stages.filter import FilterTable
+from driftline.pipelines.stages.photos import photos, trace
+from driftline.pipelines.stages.state import done_of, folder_of
 from driftline.pipelines.web.rendering import labels
 
 LARGEST = 64 << 20  # bytes of a local file that is shown

@@ -24,9 +24,9 @@ from driftline.curate.retrieval.settings import Concept
 from driftline.eval.logs.cells import wilson
 from driftline.pipelines.browse.collection import Collection
 from driftline.pipelines.config.loader import load
-from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.state import folder_of, is_finished
+from driftline.pipelines.stages.base import Context
 from driftline.pipelines.stages.embed import spec_of
+from driftline.pipelines.stages.state import folder_of, is_finished
 from driftline.pipelines.web.rendering import labels
 
 MOST_PROMPTS = 200  # of one query

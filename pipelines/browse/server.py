@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from threading import Lock, Thread, main_thread
 from typing import Annotated, Any
 
@@ -12,13 +11,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp
 
 from driftline.curate.core.errors import BadConfig, BadInput
-from driftline.curate.core.executor import Executor, default_workers
-from driftline.curate.release import Release
 from driftline.pipelines.browse.collection import BINS, FACETS, Asked, Collection, Recent, Selections
-from driftline.pipelines.browse.opening import release_collection, run_collection
 from driftline.pipelines.browse.prompts import Prompts, Query, share_text
-from driftline.pipelines.run.run_folder import Run, open_folder
-from driftline.pipelines.run.state import is_finished
+from driftline.pipelines.stages.state import is_finished
 from driftline.pipelines.web.local_server import guarded, local_app
 from driftline.pipelines.web.rendering import LARGE, THUMBNAIL, day, small, template
 
@@ -34,16 +29,6 @@ UNDECIDED = "bucket: date_undecided"
 At = Annotated[int, Field(ge=0, le=10**12)]
 Text = Annotated[str, Field(max_length=8000)]
 Name = Annotated[str, Field(max_length=80)]
-
-
-def open_collection(path: Path) -> Collection:
-    """The photos of a run or a release. Raises MissingFile and BadInput for a folder that is neither."""
-    opened = open_folder(path)
-    if isinstance(opened, Run):
-        return run_collection(opened.context(executor=Executor("local", default_workers())))  # its model reads prompts
-    if isinstance(opened, Release):
-        return release_collection(opened)
-    raise BadInput(f"{path} is a stream.", "Expected a run folder or a release.", "Its images: driftline audit.")
 
 
 def application(collection: Collection, port: int, ahead: bool = False) -> tuple[ASGIApp, str]:
@@ -209,7 +194,7 @@ class Pages:
         """The history of one photo."""
         if self.collection.source.trace is None or self.collection.is_withdrawn(self._row(number)):
             return {"lines": []}
-        from driftline.pipelines.reporting.photos import history_text as text
+        from driftline.pipelines.stages.photos import history_text as text
 
         return {"lines": text(self.collection.source.trace(self._row(number)["id"])).splitlines()}
 

@@ -11,9 +11,9 @@ import typer
 
 from driftline.curate.core.errors import BadConfig, DriftlineError, Waiting
 from driftline.curate.core.executor import Engine, Executor, default_workers
-from driftline.pipelines.cli import common
-from driftline.pipelines.cli.action import Answer, Shown, action
-from driftline.pipelines.cli.common import context_of_last, executor_of, log_of, next_step
+from driftline.pipelines.actions import common
+from driftline.pipelines.actions.action import Answer, Shown, action
+from driftline.pipelines.actions.common import context_of_last, executor_of, log_of, next_step
 from driftline.pipelines.kinds import Names, Place, Settings, changes_of, path_of, several
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ MOST = 12  # buckets that a plan lists
 
 def reasons(ctx: typer.Context, incomplete: str) -> list[str]:
     """For the shell: the reasons for which the run of the command line dropped photos."""
-    from driftline.pipelines.run.state import done_of
     from driftline.pipelines.stages import STAGES
+    from driftline.pipelines.stages.state import done_of
 
     root = Path(ctx.params.get("run") or ".")
     counts = [done["counts"]["dropped"] for name in STAGES if (done := done_of(root, name))]
@@ -128,7 +128,7 @@ def _following(folder: Path, entries: Sequence[Mapping[str, Any]]) -> list[str]:
     """Where the release is and what it is for, or how the run goes on."""
     if entries[-1]["state"] != "done":
         return [next_step("run", folder)]
-    from driftline.pipelines.run.state import folder_of
+    from driftline.pipelines.stages.state import folder_of
 
     release = f"release: {folder_of(folder, 'publish') / 'release'}"
     return [release, next_step("stream", "from-release", folder, "--out", "stream")]
@@ -167,7 +167,7 @@ def plan_text(plans: Sequence[Verdict], needs: Mapping[str, Any]) -> str:
     """The plan for people. needs: of `forecast`."""
     from driftline.curate.images.local_files import counts_text
     from driftline.pipelines.run.runner import duration
-    from driftline.pipelines.run.stage import reasons_text
+    from driftline.pipelines.stages.base import reasons_text
 
     lines = [*(f"{p.stage:<11}{p.action:<8}{p.because}" for p in plans), ""]
     add: Callable[[str, str], None] = lambda head, sentence: lines.append(f"{head:<11}{sentence}")  # noqa: E731
@@ -266,8 +266,8 @@ def status(
         raise BadConfig(f"{of_reasons[0]!r} was given without --dropped.", "Expected both.", "Add --dropped.")
     entries = runner.status(context, verify)
     if dropped:
-        from driftline.pipelines.reporting.photos import dropped as rows_of
-        from driftline.pipelines.reporting.photos import dropped_text as text
+        from driftline.pipelines.stages.photos import dropped as rows_of
+        from driftline.pipelines.stages.photos import dropped_text as text
 
         rows = rows_of(folder, of_reasons)
         return Shown({"stages": entries, "dropped": rows}, text(rows, context.config))
@@ -291,7 +291,7 @@ def status(
 def _deleted(folder: Path) -> tuple[Answer, list[str]]:
     """What was deleted of people's answers or is being deleted: for --json, and as lines."""
     from driftline.curate.validation.settings import FORGOTTEN
-    from driftline.pipelines.run.state import INTENT
+    from driftline.pipelines.stages.state import INTENT
 
     if (folder / INTENT).is_file():
         line = f"answers are being deleted; that was interrupted. Go on: driftline forget {folder} --yes"
@@ -312,8 +312,8 @@ def trace(run: Place, photo: str) -> Shown[Answer]:
 
     photo PHOTO: Path, file name, URL or id of a photo.
     """
-    from driftline.pipelines.reporting.photos import history_text as text
-    from driftline.pipelines.reporting.photos import trace as history_of
+    from driftline.pipelines.stages.photos import history_text as text
+    from driftline.pipelines.stages.photos import trace as history_of
 
     history = history_of(path_of(run), photo)
     return Shown(history, text(history))

@@ -11,8 +11,8 @@ import typer
 
 from driftline.curate.core.errors import BadConfig, DriftlineError, IncompatibleStream
 from driftline.curate.core.executor import Engine, Executor, default_workers, visible_gpus
-from driftline.pipelines.cli.action import Device, Shown, action
-from driftline.pipelines.cli.common import executor_of, guarded_out, log_of, next_step
+from driftline.pipelines.actions.action import Device, Shown, action
+from driftline.pipelines.actions.common import executor_of, guarded_out, log_of, next_step
 from driftline.pipelines.kinds import Names, Place, Settings, changes_of, path_of, places_of, several
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from driftline.curate.core.errors import Waiting
 from driftline.curate.core.executor import Engine
-from driftline.pipelines.cli.action import Answer, Shown, action
-from driftline.pipelines.cli.common import context_of_last, context_to_run, executor_of, next_step
+from driftline.pipelines.actions.action import Answer, Shown, action
+from driftline.pipelines.actions.common import context_of_last, context_to_run, executor_of, next_step
 from driftline.pipelines.commands.build import planned, reasons
 from driftline.pipelines.kinds import Names, Place, Settings, changes_of, path_of, several
 

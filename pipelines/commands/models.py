@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.run_log import RunLog
-from driftline.pipelines.cli.action import NOTHING, Answer, Device, Shown, action
-from driftline.pipelines.cli.common import group_app, guarded_out, log_of
+from driftline.pipelines.actions.action import NOTHING, Answer, Device, Shown, action
+from driftline.pipelines.actions.common import group_app, guarded_out, log_of
 from driftline.pipelines.kinds import Place, Settings, changes_of, path_of
 
 if TYPE_CHECKING:
@@ -245,7 +245,7 @@ def _unknown_words(source: Path, texts: Sequence[str]) -> dict[str, list[str]]:
     """Concept of a run → words of its prompts that none of the texts has."""
     from driftline.curate.pretrain.small_clip import TEMPLATES, WORD
     from driftline.pipelines.config.loader import load
-    from driftline.pipelines.run.state import kept_changes
+    from driftline.pipelines.stages.state import kept_changes
 
     known = {word for text in (*texts, *TEMPLATES) for word in WORD.findall(text.lower())}
     lacking: dict[str, list[str]] = {}

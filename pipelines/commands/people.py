@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from driftline.pipelines.cli.action import NOTHING, Shown, action
-from driftline.pipelines.cli.common import context_of_last, counts_text, guarded_out, next_step, say_address
+from driftline.pipelines.actions.action import NOTHING, Shown, action
+from driftline.pipelines.actions.common import context_of_last, counts_text, guarded_out, next_step, say_address
 from driftline.pipelines.kinds import Names, Place, Settings, changes_of, path_of, several
 
 
@@ -19,7 +19,8 @@ def browse(path: Place, *, port: int = 8764, open: bool = False) -> Shown[None]:
 
     path PATH: A run folder or a release.
     """
-    from driftline.pipelines.browse.server import application, open_collection
+    from driftline.pipelines.browse.server import application
+    from driftline.pipelines.run.run_folder import open_collection
     from driftline.pipelines.web.local_server import serve
 
     collection = open_collection(path_of(path))
@@ -40,8 +41,8 @@ def annotate(
     export: Write the answers so far into DIR/answers and exit.
     host NAME: Also accept requests to this name or address, from elsewhere.
     """
-    from driftline.pipelines.annotation.batches import export_all
     from driftline.pipelines.annotation.server import application
+    from driftline.pipelines.stages.ask import export_all
     from driftline.pipelines.web.local_server import serve
 
     folder = path_of(run)

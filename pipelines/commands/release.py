@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from driftline.curate.core.errors import BadConfig, DriftlineError
-from driftline.pipelines.cli.action import Answer, Shown, action
-from driftline.pipelines.cli.common import admit, counts_text, guarded_out
-from driftline.pipelines.cli.listing import completion
+from driftline.pipelines.actions.action import Answer, Shown, action
+from driftline.pipelines.actions.common import admit, counts_text, guarded_out
+from driftline.pipelines.actions.listing import completion
 from driftline.pipelines.kinds import Names, Place, StreamPlaces, path_of, several, streams_of
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from driftline.curate.core.errors import BadConfig
-from driftline.pipelines.cli.action import Answer, Device, Shown, action
-from driftline.pipelines.cli.common import admit, context_of_last, executor_of, guarded_out, log_of
-from driftline.pipelines.cli.makers import columns_of
+from driftline.pipelines.actions.action import Answer, Device, Shown, action
+from driftline.pipelines.actions.common import admit, context_of_last, executor_of, guarded_out, log_of
+from driftline.pipelines.actions.makers import columns_of
 from driftline.pipelines.commands.release import NO_UPLOADERS
 from driftline.pipelines.kinds import (
     Evaluated,

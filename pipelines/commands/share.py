@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from driftline.curate.core.errors import BadConfig, IntegrityError
-from driftline.pipelines.cli.action import Answer, Shown, action
-from driftline.pipelines.cli.common import admit, guarded_out, log_of
+from driftline.pipelines.actions.action import Answer, Shown, action
+from driftline.pipelines.actions.common import admit, guarded_out, log_of
 from driftline.pipelines.kinds import Names, Place, path_of, places_of, several
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from driftline.curate.core.errors import BadConfig
-from driftline.pipelines.cli.action import Device, Shown, action, flag_of
-from driftline.pipelines.cli.common import executor_of, guarded_out
-from driftline.pipelines.cli.makers import facts_of, maker, save, saved_text, stream_app
+from driftline.pipelines.actions.action import Device, Shown, action, flag_of
+from driftline.pipelines.actions.common import executor_of, guarded_out
+from driftline.pipelines.actions.makers import facts_of, maker, save, saved_text, stream_app
 from driftline.pipelines.kinds import Counts, Data, Names, Place, Table, path_of
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import Any
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.system import cores, memory
 from driftline.pipelines import VERSION
-from driftline.pipelines.cli.action import Shown, action
-from driftline.pipelines.cli.listing import KINDS, by_family, columns, list_models, list_registered, with_families
+from driftline.pipelines.actions.action import Shown, action
+from driftline.pipelines.actions.listing import KINDS, by_family, columns, list_models, list_registered, with_families
 
 NEEDED = ("torch", "open_clip_torch", "numpy", "pyarrow", "duckdb", "faiss-cpu", "pillow", "pandas")
 

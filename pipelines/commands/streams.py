@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from driftline.curate.core.errors import BadConfig
-from driftline.pipelines.cli.action import Answer, Device, Shown, action
-from driftline.pipelines.cli.common import guarded_out, log_of
-from driftline.pipelines.cli.makers import facts_of, saved_text, stream_app
+from driftline.pipelines.actions.action import Answer, Device, Shown, action
+from driftline.pipelines.actions.common import guarded_out, log_of
+from driftline.pipelines.actions.makers import facts_of, saved_text, stream_app
 from driftline.pipelines.kinds import Names, Place, StreamPlace, path_of, several
 
 if TYPE_CHECKING:

@@ -32,9 +32,9 @@ from driftline.pipelines.reporting import audit_page
 from driftline.pipelines.reporting.audit import audit
 from driftline.pipelines.reporting.run_report import journey_report
 from driftline.pipelines.run.runner import run
-from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.state import folder_of
+from driftline.pipelines.stages.base import Context
 from driftline.pipelines.stages.embed import OF_2004, spec_of
+from driftline.pipelines.stages.state import folder_of
 from driftline.pipelines.web.rendering import template
 from driftline.stream_builder.builders.release import MADE_BY_EMBED, from_release
 from driftline.stream_builder.stream import Stream

@@ -19,7 +19,7 @@ from driftline.pipelines.config import presets
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.demo.journey import PROTOCOLS, Parts, evaluated, reported, shown
 from driftline.pipelines.run.runner import run
-from driftline.pipelines.run.stage import Context
+from driftline.pipelines.stages.base import Context
 from driftline.pipelines.stages.embed import BEFORE_1904
 
 FRUITS = ("apples", "peaches", "pears", "plums", "grapes", "strawberries", "oranges", "cherries")

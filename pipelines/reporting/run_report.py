@@ -18,8 +18,8 @@ from driftline.eval.reporting.markup import Cell, render, table
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.reporting.text import named_steps
 from driftline.pipelines.run.runner import status
-from driftline.pipelines.run.stage import Context, parts_of
-from driftline.pipelines.run.state import folder_of
+from driftline.pipelines.stages.base import Context, parts_of
+from driftline.pipelines.stages.state import folder_of
 from driftline.pipelines.web.rendering import small
 from driftline.stream_builder.stream import Stream
 

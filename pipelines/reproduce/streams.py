@@ -16,17 +16,18 @@ TENTH, TESTS, FEW = 10, 500, 120  # --quick: of the sizes of steps; test samples
 
 def composed(data: Path, quick: bool, base: str, sequence: str) -> Stream:
     """A sequence of shifts of CIFAR, as the paper's code renders it. quick: images of half the height and width."""
-    from driftline.pipelines.commands.sources import compose
+    from driftline.stream_builder.builders.sampling import Composition
+    from driftline.stream_builder.builders.shift_sequence import compose
     from driftline.stream_builder.datasets import Options, open_dataset
     from driftline.stream_builder.shifts.grammar import sizes_of
 
-    dataset = open_dataset(data / base, Options())
+    dataset, how = open_dataset(data / base, Options()), Composition(fidelity="paper-code")
     if not quick:
-        return compose(dataset, sequence, fidelity="paper-code")
+        return compose(dataset, sequence, composition=how)
     train, test = (replace(side, x=_halved(side.x[:])) for side in (dataset.train, dataset.test))
     small = replace(dataset, train=train, test=test)
     sizes = [size // TENTH for size in sizes_of(sequence)]
-    return compose(small, sequence, sizes, test_size=min(TESTS, len(dataset.test)), fidelity="paper-code")
+    return compose(small, sequence, sizes, min(TESTS, len(dataset.test)), composition=how)
 
 
 def _halved(x: Any) -> Any:

@@ -34,11 +34,14 @@ from driftline.curate.validation.answers.stored import deletions, freeze
 from driftline.curate.validation.asking.batches import read_batch
 from driftline.curate.validation.asking.crowd import REJECTIONS
 from driftline.curate.validation.settings import FORGOTTEN
-from driftline.pipelines.annotation.batches import export_all, local_files
 from driftline.pipelines.config.loader import load
-from driftline.pipelines.reporting.photos import history
-from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.state import (
+from driftline.pipelines.stages.ask import answers_of, export_all, items_of, local_files, results_files
+from driftline.pipelines.stages.base import Context
+from driftline.pipelines.stages.bucket import Bucket
+from driftline.pipelines.stages.photos import history
+from driftline.pipelines.stages.publish import Publish, agreement_of
+from driftline.pipelines.stages.retrieve import Retrieve
+from driftline.pipelines.stages.state import (
     INTENT,
     StageState,
     alone,
@@ -48,10 +51,6 @@ from driftline.pipelines.run.state import (
     is_finished,
     kept_changes,
 )
-from driftline.pipelines.stages.ask import answers_of, items_of, results_files
-from driftline.pipelines.stages.bucket import Bucket
-from driftline.pipelines.stages.publish import Publish, agreement_of
-from driftline.pipelines.stages.retrieve import Retrieve
 from driftline.pipelines.stages.tally import Tally
 
 

@@ -18,11 +18,10 @@ from driftline.curate.fetch.outcome import GONE, LIMIT_REASONS, NETWORK_REASONS,
 from driftline.curate.store.database import forget_damaged, open_store, remove, unneeded, verify
 from driftline.pipelines.annotation.batches import questions
 from driftline.pipelines.config.loader import load
-from driftline.pipelines.run import state
 from driftline.pipelines.run.leaving import frozen_borders, keep_asked
 from driftline.pipelines.run.runner import Verdict, damage_text, make, run
-from driftline.pipelines.run.stage import Context, check_reasons, retry_of
-from driftline.pipelines.stages import STAGES
+from driftline.pipelines.stages import STAGES, state
+from driftline.pipelines.stages.base import Context, check_reasons, retry_of
 from driftline.pipelines.stages.bucket import Bucket
 from driftline.pipelines.stages.ingest import Ingest
 

@@ -5,17 +5,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from driftline.curate.core.errors import MissingFile
-from driftline.curate.core.executor import Executor
+from driftline.curate.core.errors import BadInput, MissingFile
+from driftline.curate.core.executor import Executor, default_workers
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.foreign.notebook import Thumbnail, table
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.kinds import Settings, changes_of
-from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.state import kept_changes
+from driftline.pipelines.stages.base import Context
+from driftline.pipelines.stages.state import kept_changes
 
 if TYPE_CHECKING:  # imported where it is used: a run can be made and looked at without numpy and pyarrow
     from driftline.curate.release import Release
+    from driftline.pipelines.browse.collection import Collection
     from driftline.stream_builder.stream import Stream
 
 
@@ -103,3 +104,16 @@ def open_published(path: str | Path) -> "Release | Stream":
     """The same; of a run the release that it published."""
     opened = open_folder(path)
     return opened.release() if isinstance(opened, Run) else opened
+
+
+def open_collection(path: Path) -> "Collection":
+    """The photos of a run or a release. Raises MissingFile and BadInput for a folder that is neither."""
+    from driftline.curate.release import Release
+    from driftline.pipelines.browse.opening import release_collection, run_collection
+
+    opened = open_folder(path)
+    if isinstance(opened, Run):
+        return run_collection(opened.context(executor=Executor("local", default_workers())))  # its model reads prompts
+    if isinstance(opened, Release):
+        return release_collection(opened)
+    raise BadInput(f"{path} is a stream.", "Expected a run folder or a release.", "Its images: driftline audit.")

@@ -14,11 +14,11 @@ from driftline.curate.core.atomic_io import TEMPORARY, fingerprint
 from driftline.curate.core.errors import BadConfig, DriftlineError, Unconfirmed, Unfinished, UnknownName, Waiting
 from driftline.curate.core.files import look_again, one_walk
 from driftline.curate.validation.settings import FORGOTTEN
-from driftline.pipelines.run import state as on_disk
-from driftline.pipelines.run.stage import Context, Stage, reasons_text
-from driftline.pipelines.run.state import BORDERS, DONE, INTENT, RECORD, StageState, begun_of, done_of, folder_of
 from driftline.pipelines.stages import STAGES
+from driftline.pipelines.stages import state as on_disk
+from driftline.pipelines.stages.base import Context, Stage, reasons_text
 from driftline.pipelines.stages.bucket import Bucket
+from driftline.pipelines.stages.state import BORDERS, DONE, INTENT, RECORD, StageState, begun_of, done_of, folder_of
 
 LONG = 600.0  # seconds of finished work that are repeated only with --yes
 SHORT = 10.0  # seconds that are repeated without a word
@@ -282,7 +282,7 @@ def _entry(state: StageState, stale: bool) -> dict[str, Any]:
     if state.done:
         counts = state.done["counts"]
         if (folder_of(state.root, "tally") / "asked.parquet").is_file():  # later rounds may have changed them
-            from driftline.pipelines.reporting.photos import counts_of
+            from driftline.pipelines.stages.photos import counts_of
 
             counts = counts_of(state.root, name)
         entry |= {"counts": counts, "seconds": state.done["seconds"]}

@@ -1,6 +1,7 @@
 """ask: candidates → a batch of questions for workers; then the run waits."""
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -8,7 +9,7 @@ from driftline.curate.core.atomic_io import write_parquet
 from driftline.curate.core.errors import BadInput
 from driftline.curate.retrieval.settings import BACKGROUND
 from driftline.curate.validation.settings import FORGOTTEN
-from driftline.pipelines.run.stage import Context, Counts, Records, Stage
+from driftline.pipelines.stages.base import Context, Counts, Records, Stage
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -156,6 +157,28 @@ def results_files(context: Context) -> list[Path]:
     return sorted(p for p in folder.glob("[!.]*.*") if p.suffix in (".csv", ".json")) if folder.is_dir() else []
 
 
+def local_files(context: Context) -> list[tuple[Path, Path]]:
+    """The answers of the local page: (SQLite file, results file) of each batch that was opened."""
+    paths = sorted((context.root / "annotate").glob("*.sqlite"))
+    return [(p, context.answers_folder / f"annotate-{p.stem}.csv") for p in paths]
+
+
+def export_all(context: Context) -> int:
+    """Write the results files of the local page; returns how many answers they have."""
+    import sqlite3
+
+    from driftline.curate.validation.answers.answer_store import AnswerStore, unstored
+
+    total = 0
+    for path, results in local_files(context):
+        with closing(AnswerStore(path)) as store:
+            try:
+                total += store.export(results)
+            except sqlite3.Error as error:
+                raise unstored(path, error) from None
+    return total
+
+
 def answers_of(context: Context, bucketed: Path, make: bool = True) -> "StoredAnswers":
     """The answers of people to all batches: in the run's store, without one beside the batches. make: see
     `worker_key`."""
@@ -184,7 +207,7 @@ def standing_of(context: Context) -> "Standing":
     import pyarrow.parquet as pq
 
     from driftline.curate.validation.answers.stored import Standing, options_of, standing
-    from driftline.pipelines.run.state import folder_of
+    from driftline.pipelines.stages.state import folder_of
 
     if not (context.root / FORGOTTEN).is_file():
         return Standing()

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from driftline.curate.core.atomic_io import fingerprint, read_json, write_json, write_parquet, writing
-from driftline.pipelines.run.stage import Counts, Records, Stage
-from driftline.pipelines.run.state import borders_of
+from driftline.pipelines.stages.base import Counts, Records, Stage
+from driftline.pipelines.stages.state import borders_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

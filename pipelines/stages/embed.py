@@ -13,7 +13,7 @@ from driftline.curate.core.registry import HOME
 from driftline.curate.encoders import ENCODERS, EncoderSpec, describe
 from driftline.curate.encoders.weights import NOBODY, seen
 from driftline.curate.foreign.images import PREPARATION
-from driftline.pipelines.run.stage import Context, Counts, Records, Stage
+from driftline.pipelines.stages.base import Context, Counts, Records, Stage
 
 BUILT_IN = "driftline-photo-world"  # a small CLIP, trained on rendered photos of all years
 OF_2004 = "driftline-photos-of-2004"  # a small network, trained on rendered photos of their first year

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from driftline.curate.store.database import open_store, register_run
-from driftline.pipelines.run.stage import Counts, Records, Stage, parts_of
+from driftline.pipelines.stages.base import Counts, Records, Stage, parts_of
 
 
 class Fetch(Stage):

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from driftline.curate.metadata.released_ids import released_ids
 from driftline.curate.metadata.withdrawals import NAME, withdraw, withdrawals
-from driftline.pipelines.run.stage import Counts, Records, Stage
+from driftline.pipelines.stages.base import Counts, Records, Stage
 
 
 class FilterTable(Stage):

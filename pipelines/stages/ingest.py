@@ -9,7 +9,7 @@ from driftline.curate.core.atomic_io import write_parquet
 from driftline.curate.core.files import look_again
 from driftline.curate.foreign.s3 import fetch
 from driftline.curate.sources.base import FileSource, Workplace
-from driftline.pipelines.run.stage import MEMORY, Counts, Records, Stage
+from driftline.pipelines.stages.base import MEMORY, Counts, Records, Stage
 
 ROWS = 65_536  # records a part
 

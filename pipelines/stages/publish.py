@@ -13,7 +13,7 @@ from driftline.curate.encoders.weights import seen
 from driftline.curate.metadata.released_ids import assign_ids, released_ids
 from driftline.curate.metadata.withdrawals import NAME, withdrawals, withdrawn_ids
 from driftline.pipelines import VERSION
-from driftline.pipelines.run.stage import Counts, Records, Stage, parts_of
+from driftline.pipelines.stages.base import Counts, Records, Stage, parts_of
 from driftline.pipelines.stages.bucket import Bucket
 from driftline.pipelines.stages.embed import built_in
 
@@ -141,7 +141,7 @@ class Publish(Stage):
 
     def _provenance(self, inputs: Mapping[str, Path]) -> dict[str, Any]:
         """What the release says of its run."""
-        from driftline.pipelines.reporting.photos import counts_of
+        from driftline.pipelines.stages.photos import counts_of
 
         config, cut = self.context.config, self.context.config.buckets
         joined = {"joined": {"unit": cut.unit, "min_photos": cut.min_photos}} if cut.joins else {}

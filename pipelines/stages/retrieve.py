@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from driftline.curate.core.atomic_io import fingerprint, read_json
-from driftline.pipelines.run.stage import Counts, Records, Stage, parts_of
+from driftline.pipelines.stages.base import Counts, Records, Stage, parts_of
 from driftline.pipelines.stages.embed import own_encoder, spec_of
 
 

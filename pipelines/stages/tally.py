@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from driftline.curate.core.atomic_io import read_json, write_parquet
 from driftline.curate.validation.settings import FORGOTTEN
-from driftline.pipelines.run.stage import Counts, Records, Stage, parts_of
-from driftline.pipelines.stages.ask import JUDGED, answers_of, batch_of, items_schema, results_files, standing_of
+from driftline.pipelines.stages.ask import (
+    JUDGED,
+    answers_of,
+    batch_of,
+    export_all,
+    items_schema,
+    results_files,
+    standing_of,
+)
+from driftline.pipelines.stages.base import Counts, Records, Stage, parts_of
 from driftline.pipelines.stages.retrieve import Retrieve
 
 if TYPE_CHECKING:
@@ -47,8 +55,6 @@ class Tally(Stage):
 
     def prepare(self) -> None:
         """Write the results files of the local page: a server that was killed did not. Only their owner reads all."""
-        from driftline.pipelines.annotation.batches import export_all
-
         export_all(self.context)
         for path in results_files(self.context):
             with suppress(OSError):  # of somebody else

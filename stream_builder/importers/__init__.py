@@ -1,7 +1,7 @@
 """Importers: datasets with dates that people already have → streams, as their authors meant the steps and splits.
 
-A new importer is one file here, one line in `IMPORTERS` and its example in `OURS` of `pipelines/cli/makers.py`; that
-of another package is an entry point `driftline.importers`, and its command `driftline stream from-NAME` is made of it.
+A new importer is one file here, one line in `IMPORTERS` and its example in `OURS` of `pipelines/actions/makers.py`;
+that of another package is an entry point `driftline.importers`. Its command `driftline stream from-NAME` is made of it.
 
 An importer is a function (path, …) → stream, which leaves images encoded; the stream's facts say where the data is
 from, its licence and what to cite. Its further parameters, each text, a number, a path or a flag, are the options of

@@ -27,7 +27,7 @@ from driftline.eval.run import evaluate
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.reporting.run_report import journey_report
 from driftline.pipelines.run.runner import run
-from driftline.pipelines.run.stage import Context
+from driftline.pipelines.stages.base import Context
 from driftline.stream_builder.builders.release import from_release
 
 FRUITS = ["apples", "peaches", "pears", "plums", "grapes", "strawberries", "oranges", "cherries"]

@@ -19,10 +19,10 @@ from driftline.curate.fetch.outcome import Download
 from driftline.curate.release import Release
 from driftline.curate.validation.answers.verdicts import BEST
 from driftline.pipelines.browse.server import open_collection
-from driftline.pipelines.reporting.photos import dropped, trace
 from driftline.pipelines.run.living import grow, heal
 from driftline.pipelines.run.runner import run, status
-from driftline.pipelines.run.state import folder_of
+from driftline.pipelines.stages.photos import dropped, trace
+from driftline.pipelines.stages.state import folder_of
 
 LOOSE = "\nfilter: {upload_after_capture: false}\n"
 

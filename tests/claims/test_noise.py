@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from driftline.curate.core.seeding import rng_for
-from driftline.pipelines.cli.app import app
+from driftline.pipelines.cli import app
 from driftline.pipelines.reporting.audit import NEIGHBOURS, audit_stream, disagreeing
 from driftline.pipelines.reporting.audit_page import lines
 from driftline.stream_builder.measures.shift_distance import sharing, sliced

@@ -24,8 +24,8 @@ from driftline.pipelines.config.loader import load
 from driftline.pipelines.forecast import forecast
 from driftline.pipelines.run.living import grow
 from driftline.pipelines.run.runner import plan, run
-from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.state import folder_of
+from driftline.pipelines.stages.base import Context
+from driftline.pipelines.stages.state import folder_of
 
 LOOSE = "\nfilter: {upload_after_capture: false}\n"
 CROWD = ("store.use=false", "validation.method=crowd")

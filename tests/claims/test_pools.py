@@ -29,7 +29,7 @@ from driftline.pipelines.demo.draw import photo
 from driftline.pipelines.reporting.audit import audit
 from driftline.pipelines.reporting.audit_page import lines, page
 from driftline.pipelines.run.runner import run
-from driftline.pipelines.run.stage import Context
+from driftline.pipelines.stages.base import Context
 from driftline.stream_builder.builders.release import from_release
 
 LAST = {0: "2009-05-12", 1: "2010-05-12", 2: "2011-05-12"}  # of each bucket, of the photos below

@@ -20,7 +20,7 @@ from driftline.curate.release.choice import _later_copies
 from driftline.eval.protocol import PROTOCOLS
 from driftline.eval.run import evaluate
 from driftline.eval.settings import setting_names
-from driftline.pipelines.cli.app import app
+from driftline.pipelines.cli import app
 from driftline.pipelines.reporting.audit import audit_stream
 from driftline.stream_builder.builders.arrays import from_arrays
 from driftline.stream_builder.builders.table import in_time_order

@@ -19,7 +19,7 @@ from support.console import document, inside
 
 from driftline.curate.core.errors import BadInput, DriftlineError, MissingFile
 from driftline.curate.core.seeding import rng_for
-from driftline.pipelines.cli.makers import add_imports, import_app
+from driftline.pipelines.actions.makers import add_imports, import_app
 from driftline.stream_builder.importers import IMPORTERS
 from driftline.stream_builder.importers.dated import times_of
 from driftline.stream_builder.rows import Rows, cut, labelled

@@ -23,8 +23,8 @@ import driftline as dl
 from driftline.curate.core.registry import Registry
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.export import EXPORTS
-from driftline.pipelines.cli.listing import REGISTRIES
-from driftline.pipelines.cli.makers import import_app
+from driftline.pipelines.actions.listing import REGISTRIES
+from driftline.pipelines.actions.makers import import_app
 from driftline.pipelines.demo.draw import photo
 from driftline.pipelines.stages import STAGES
 

@@ -22,8 +22,8 @@ from driftline.eval.history import History
 from driftline.eval.memory.samplers import SAMPLERS, Sampler
 from driftline.eval.nets import NETS, build
 from driftline.eval.nets.chain import HEAD, Net
-from driftline.pipelines.run.stage import Stage
 from driftline.pipelines.stages import STAGES
+from driftline.pipelines.stages.base import Stage
 from driftline.stream_builder.builders.shift_sequence import compose
 from driftline.stream_builder.datasets import DATASETS, Dataset, Options, open_dataset
 from driftline.stream_builder.measures import DISTANCES

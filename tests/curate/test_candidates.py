@@ -23,8 +23,8 @@ from driftline.curate.retrieval.exact_search import Ranked, search
 from driftline.curate.retrieval.settings import Concept, RetrieveSettings
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.run.runner import run
-from driftline.pipelines.run.stage import Context, parts_of
-from driftline.pipelines.run.state import folder_of
+from driftline.pipelines.stages.base import Context, parts_of
+from driftline.pipelines.stages.state import folder_of
 
 NAMES = ["bus", "car", "dog"]
 

@@ -22,8 +22,8 @@ from driftline.curate.sources.base import Workplace
 from driftline.curate.sources.flickr import Flickr
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.run.runner import run
-from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.state import folder_of
+from driftline.pipelines.stages.base import Context
+from driftline.pipelines.stages.state import folder_of
 
 START = 1_300_000_000
 Serve = Callable[..., FlickrServer]

@@ -22,7 +22,7 @@ from driftline.curate.export.layouts import huggingface as export
 from driftline.curate.publishing import PUBLISHERS, Settings, plan_of, table
 from driftline.curate.release import Release
 from driftline.curate.release.settings import ReleaseSettings
-from driftline.pipelines.cli.app import app
+from driftline.pipelines.cli import app
 from driftline.pipelines.demo.draw import jpeg, photo
 from driftline.stream_builder.importers.hub import from_hub
 

@@ -20,7 +20,7 @@ from driftline.eval.leaderboard.submission import opened, pack, runs_of, with_re
 from driftline.eval.leaderboard.verification import ROUNDED, Verdict, examined, verify
 from driftline.eval.rows import Run
 from driftline.eval.run import evaluate
-from driftline.pipelines.cli.app import app
+from driftline.pipelines.cli import app
 from driftline.pipelines.commands.share import _repeated_text
 from driftline.stream_builder.stream import Stream
 

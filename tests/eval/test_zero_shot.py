@@ -21,7 +21,7 @@ from driftline.eval.learner import Task
 from driftline.eval.learners.trained_heads import ZeroShot
 from driftline.eval.run import evaluate
 from driftline.eval.settings import spec_of as learner_of
-from driftline.pipelines.cli.app import app
+from driftline.pipelines.cli import app
 from driftline.stream_builder.builders.encoded import encode
 from driftline.stream_builder.builders.release import from_release
 from driftline.stream_builder.class_texts import ClassTexts, prompts_of

@@ -94,7 +94,7 @@ def _run(folder: Path, until: str | None = None, start: str | None = None) -> No
     from driftline.curate.core.run_log import RunLog
     from driftline.pipelines.config.loader import load
     from driftline.pipelines.run.runner import run
-    from driftline.pipelines.run.stage import Context
+    from driftline.pipelines.stages.base import Context
 
     log = RunLog(folder / "log.jsonl", quiet=True)
     run(Context(folder, load(folder / "driftline.yaml"), log), start, until)

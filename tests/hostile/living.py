@@ -18,7 +18,7 @@ from driftline.pipelines.config.loader import load
 from driftline.pipelines.demo.draw import photo
 from driftline.pipelines.run import living
 from driftline.pipelines.run.runner import run
-from driftline.pipelines.run.stage import Context
+from driftline.pipelines.stages.base import Context
 
 RUN_FILE = """
 collection: {source: delimited, path: table.csv, columns: {url: url, uploaded: uploaded, label: label}}

@@ -30,8 +30,8 @@ from driftline.curate.metadata.filtering import withdrawn_ids
 from driftline.curate.retrieval.settings import Concept
 from driftline.curate.validation.answers.answers import read_answers, read_lines
 from driftline.eval.settings import seeds_of
-from driftline.pipelines.cli.common import guarded_out
-from driftline.pipelines.run.state import settle
+from driftline.pipelines.actions.common import guarded_out
+from driftline.pipelines.stages.state import settle
 from driftline.stream_builder.builders.arrays import from_arrays
 from driftline.stream_builder.datasets import open_dataset
 from driftline.stream_builder.importers.pickles import read_pickle, read_tensors

@@ -23,8 +23,8 @@ from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.errors import BadInput, MissingFile
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.metadata.withdrawals import NAME, Withdrawal, withdraw
+from driftline.curate.validation.answers.answer_store import AnswerStore
 from driftline.curate.validation.answers.answers import hashed, read_answers, read_lines
-from driftline.pipelines.annotation.answer_store import AnswerStore
 from driftline.pipelines.annotation.batches import grid_of
 from driftline.pipelines.annotation.server import (
     Pages,
@@ -34,8 +34,8 @@ from driftline.pipelines.annotation.server import (
 )
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.run.runner import run
-from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.state import folder_of
+from driftline.pipelines.stages.base import Context
+from driftline.pipelines.stages.state import folder_of
 
 BATCH = {"batch": "b1", "items": {f"i{n}": str(n) for n in range(30)}, "concepts": ["bus", "car"], "workers": 3}
 

@@ -18,7 +18,8 @@ from support.pages import Served, chromium_browser, served, violations
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
 from driftline.curate.release import Release
 from driftline.pipelines.browse.collection import Asked, Collection, Selections, Source
-from driftline.pipelines.browse.server import application, open_collection
+from driftline.pipelines.browse.server import application
+from driftline.pipelines.run.run_folder import open_collection
 from driftline.pipelines.web.rendering import labels, small
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'`${1}"

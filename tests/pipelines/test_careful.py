@@ -21,18 +21,18 @@ from driftline.curate.metadata.columns import id_of_address
 from driftline.curate.metadata.released_ids import FILE, released_ids
 from driftline.curate.pretrain.pool import open_pool
 from driftline.curate.release import Release
+from driftline.curate.validation.answers.answer_store import AnswerStore
 from driftline.curate.validation.answers.answers import KEY, worker_key
 from driftline.eval.leaderboard.submission import pack
 from driftline.eval.run import evaluate
-from driftline.pipelines.annotation.answer_store import AnswerStore
-from driftline.pipelines.cli.common import OUTPUT, show
+from driftline.pipelines.actions.common import OUTPUT, show
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.demo.draw import photo
 from driftline.pipelines.forecast import forecast
-from driftline.pipelines.reporting.photos import trace
 from driftline.pipelines.run.leaving import withdraw_photos
 from driftline.pipelines.run.runner import plan, run
-from driftline.pipelines.run.stage import Context
+from driftline.pipelines.stages.base import Context
+from driftline.pipelines.stages.photos import trace
 from driftline.stream_builder.builders.release import from_release
 from driftline.stream_builder.stream import Stream
 

@@ -20,8 +20,8 @@ from support.small_runs import unpacked
 from driftline.curate.core.files import content_digest, listing
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.run import evaluate
-from driftline.pipelines.cli.listing import KINDS, REGISTRIES
-from driftline.pipelines.run.state import MARKS
+from driftline.pipelines.actions.listing import KINDS, REGISTRIES
+from driftline.pipelines.stages.state import MARKS
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("curate", "stream_builder", "eval", "pipelines")
@@ -136,7 +136,7 @@ class TestHelp:
     def test_names_are_completed_from_the_registries(self) -> None:
         def completed(words: str) -> list[str]:
             asked = {"_DRIFTLINE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
-            code = "import sys; from driftline.pipelines.cli.app import app; app(prog_name='driftline')"
+            code = "import sys; from driftline.pipelines.cli import app; app(prog_name='driftline')"
             environment = os.environ | asked
             return subprocess.check_output([sys.executable, "-c", code], env=environment, text=True).split()
 

@@ -27,10 +27,10 @@ from driftline.curate.sources.table import Delimited
 from driftline.eval.engine.fused import kind
 from driftline.pipelines.config import presets
 from driftline.pipelines.config.loader import Config, load
-from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.state import StageState
+from driftline.pipelines.stages.base import Context
 from driftline.pipelines.stages.embed import Embed
 from driftline.pipelines.stages.ingest import Ingest
+from driftline.pipelines.stages.state import StageState
 
 GOOD = """\
 seed: 0

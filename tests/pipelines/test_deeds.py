@@ -19,8 +19,8 @@ from driftline.pipelines.demo.draw import photo
 from driftline.pipelines.forecast import forecast
 from driftline.pipelines.run.living import borders_if_grown, grow
 from driftline.pipelines.run.runner import plan, run
-from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.state import done_of, folder_of
+from driftline.pipelines.stages.base import Context
+from driftline.pipelines.stages.state import done_of, folder_of
 
 CONFIG = """
 collection: {{source: folder, path: photos, dates: [path], label: parent}}

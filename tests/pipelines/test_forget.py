@@ -19,18 +19,18 @@ from driftline.curate.metadata.released_ids import released_ids
 from driftline.curate.metadata.withdrawals import today
 from driftline.curate.release import Release
 from driftline.curate.store.database import open_store
+from driftline.curate.validation.answers.answer_store import COLUMNS
 from driftline.curate.validation.answers.answers import KEY, hashed
 from driftline.curate.validation.answers.stored import deletions
 from driftline.curate.validation.asking.batches import NONE
-from driftline.pipelines.annotation.answer_store import COLUMNS
 from driftline.pipelines.annotation.batches import open_batch, questions
 from driftline.pipelines.annotation.server import answer_store_of
 from driftline.pipelines.run import leaving
 from driftline.pipelines.run.leaving import forget
 from driftline.pipelines.run.living import grow
 from driftline.pipelines.run.runner import run
-from driftline.pipelines.run.state import INTENT, StageState, folder_of
 from driftline.pipelines.stages.ask import standing_of
+from driftline.pipelines.stages.state import INTENT, StageState, folder_of
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from support.pages import chromium_browser, served
 from driftline.curate.core.atomic_io import read_json
 from driftline.pipelines.annotation.server import answer_store_of, application
 from driftline.pipelines.run.runner import run
-from driftline.pipelines.run.state import folder_of
+from driftline.pipelines.stages.state import folder_of
 
 
 @pytest.mark.proof("browser")

@@ -8,7 +8,7 @@ from support.console import command_tree, inside
 from support.helpers import few_of
 from support.small_runs import unpacked
 
-from driftline.pipelines.cli import app as application
+from driftline.pipelines import cli as application
 
 VALUES = ("", "-1", "nan", "a=[", "x" * 5000, "\udcff", "{folder}", "{file}", "{file}/inside", "{nowhere}")
 # Required words of commands that do more with them than refuse; {…} are places of the test.

@@ -21,11 +21,11 @@ from driftline.curate.release import Release
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.demo.draw import CONCEPTS
 from driftline.pipelines.demo.world import RESET_DAY
-from driftline.pipelines.reporting.photos import trace
 from driftline.pipelines.run.runner import plan, run, status
-from driftline.pipelines.run.stage import Context, Counts
-from driftline.pipelines.run.state import folder_of
 from driftline.pipelines.stages import STAGES
+from driftline.pipelines.stages.base import Context, Counts
+from driftline.pipelines.stages.photos import trace
+from driftline.pipelines.stages.state import folder_of
 
 pytestmark = pytest.mark.proof("journey")
 

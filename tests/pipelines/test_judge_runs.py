@@ -13,7 +13,7 @@ from driftline.curate.core.atomic_io import read_json
 from driftline.curate.release.packing import FetchedImages
 from driftline.pipelines.annotation.batches import questions
 from driftline.pipelines.run.runner import run
-from driftline.pipelines.run.state import folder_of
+from driftline.pipelines.stages.state import folder_of
 
 
 @pytest.mark.proof("journey")

@@ -24,13 +24,13 @@ from driftline.curate.core.atomic_io import read_json, write_json
 from driftline.curate.core.errors import BadConfig, DriftlineError, MissingFile, Unconfirmed, Unfinished
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.fetch.run import fetch_shard
-from driftline.pipelines.cli.common import context_of_last
+from driftline.pipelines.actions.common import context_of_last
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.run.living import heal
 from driftline.pipelines.run.runner import plan, run, status
-from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.state import StageState, beside, folder_of, kept_changes, settle
+from driftline.pipelines.stages.base import Context
 from driftline.pipelines.stages.embed import Embed
+from driftline.pipelines.stages.state import StageState, beside, folder_of, kept_changes, settle
 
 ALL_DONE = ["done"] * 9
 
@@ -436,7 +436,7 @@ libc = ctypes.CDLL(None)
 libc.capget(head, data)
 data[0] &= ~(1 << 1)  # CAP_DAC_OVERRIDE
 assert libc.capset(head, data) == 0
-from driftline.pipelines.cli.app import main
+from driftline.pipelines.cli import main
 """
 
 

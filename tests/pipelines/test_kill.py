@@ -9,7 +9,7 @@ from support.console import driftline, start
 from support.helpers import benchmark
 
 from driftline.curate.core.errors import Busy
-from driftline.pipelines.run.state import alone
+from driftline.pipelines.stages.state import alone
 
 
 @pytest.mark.proof("kills")

@@ -25,11 +25,11 @@ from driftline.curate.store.database import FORMAT, open_store
 from driftline.pipelines.annotation.server import answer_store_of
 from driftline.pipelines.commands.build import plan_text as text
 from driftline.pipelines.forecast import forecast
-from driftline.pipelines.reporting.photos import trace
 from driftline.pipelines.run.living import grow, heal
 from driftline.pipelines.run.runner import plan, run
-from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.state import alone, folder_of
+from driftline.pipelines.stages.base import Context
+from driftline.pipelines.stages.photos import trace
+from driftline.pipelines.stages.state import alone, folder_of
 
 
 @pytest.fixture(scope="module")

@@ -219,7 +219,7 @@ def test_near_copies_of_stored_hashes_are_those_of_all_pairs() -> None:
 
 
 KILLED = (  # after the work of a stage, before its done mark
-    "import os, sys; from driftline.pipelines.stages import STAGES; from driftline.pipelines.cli.app import main\n"
+    "import os, sys; from driftline.pipelines.stages import STAGES; from driftline.pipelines.cli import main\n"
     "kind = STAGES[sys.argv[2]]; work = kind.run\n"
     "kind.run = lambda *given: (work(*given), os._exit(9))\n"
     "sys.argv = ['driftline', 'grow', sys.argv[1]]; main()"

@@ -15,8 +15,8 @@ from driftline.curate.core.atomic_io import read_json, sha256_file
 from driftline.curate.fetch import job
 from driftline.pipelines.run.living import grow
 from driftline.pipelines.run.runner import run, status
-from driftline.pipelines.run.state import folder_of
 from driftline.pipelines.stages.ingest import Ingest
+from driftline.pipelines.stages.state import folder_of
 
 
 def add(root: Path, name: str) -> None:

@@ -19,7 +19,7 @@ from driftline.curate.core.system import claimed
 from driftline.curate.release import Release
 from driftline.eval.reporting.report import report
 from driftline.eval.run import evaluate
-from driftline.pipelines.cli.common import MARKS, guarded_out
+from driftline.pipelines.actions.common import MARKS, guarded_out
 from driftline.stream_builder.builders.arrays import from_arrays
 from driftline.stream_builder.builders.release import from_release
 from driftline.stream_builder.stream import Stream

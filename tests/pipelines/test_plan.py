@@ -19,10 +19,10 @@ from driftline.curate.validation.settings import PRICES
 from driftline.pipelines.commands.build import plan_text as text
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.forecast import forecast
-from driftline.pipelines.reporting.photos import dropped, trace
 from driftline.pipelines.run.runner import plan, run
-from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.state import folder_of
+from driftline.pipelines.stages.base import Context
+from driftline.pipelines.stages.photos import dropped, trace
+from driftline.pipelines.stages.state import folder_of
 
 
 def context(root: Path, *changes: str) -> Context:

@@ -20,8 +20,8 @@ from driftline.curate.validation.asking.platforms import prolific
 from driftline.pipelines.annotation.batches import open_batch, write_batches
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.run.runner import run
-from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.state import folder_of
+from driftline.pipelines.stages.base import Context
+from driftline.pipelines.stages.state import folder_of
 
 SKIP = ("store", "07_ask", "08_tally", "09_publish", "answers", "runs", "report", "stream", "world", "audit")
 

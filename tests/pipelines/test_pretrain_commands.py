@@ -13,11 +13,11 @@ from driftline.curate.core.errors import DriftlineError
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.release import Release
-from driftline.pipelines.cli.app import app
+from driftline.pipelines.cli import app
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.demo.draw import photo
 from driftline.pipelines.run.runner import run
-from driftline.pipelines.run.stage import Context
+from driftline.pipelines.stages.base import Context
 from driftline.stream_builder.stream import Stream
 
 SMALL = ("network=resnet10t", "size=16", "room=20", "epochs=1", "batch=8", "groups=2", "queue=8")

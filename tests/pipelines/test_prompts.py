@@ -22,9 +22,10 @@ import driftline as dl
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
 from driftline.curate.metadata.withdrawals import Withdrawal, address_digest, withdraw
 from driftline.pipelines.browse.prompts import Found, Prompts, Query, share_text, with_entry
-from driftline.pipelines.browse.server import application, open_collection
+from driftline.pipelines.browse.server import application
 from driftline.pipelines.config.loader import load
-from driftline.pipelines.run.state import folder_of
+from driftline.pipelines.run.run_folder import open_collection
+from driftline.pipelines.stages.state import folder_of
 from driftline.pipelines.web.local_server import guarded, listen, local_app
 
 

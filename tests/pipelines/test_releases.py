@@ -28,8 +28,8 @@ from driftline.pipelines.annotation.batches import open_batch
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.demo.draw import photo
 from driftline.pipelines.run.runner import run, status
-from driftline.pipelines.run.stage import Context, parts_of
-from driftline.pipelines.run.state import folder_of
+from driftline.pipelines.stages.base import Context, parts_of
+from driftline.pipelines.stages.state import folder_of
 
 CONFIG = photo_config("  per_class: 3\n  overlap: allow", short="reopen")
 

@@ -17,7 +17,7 @@ from driftline.curate.core import files
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile, UnknownName
 from driftline.curate.foreign.notebook import Thumbnail, table
 from driftline.pipelines.config.loader import load
-from driftline.pipelines.run.state import write_changes
+from driftline.pipelines.stages.state import write_changes
 
 
 @pytest.fixture

@@ -14,12 +14,13 @@ from support.helpers import album, photo_config
 from driftline.curate.bucketing.settled import settle, settled_dates
 from driftline.curate.core.errors import BadInput, UnknownName
 from driftline.curate.core.run_log import RunLog
-from driftline.pipelines.browse.server import application, open_collection, shown_date
+from driftline.pipelines.browse.server import application, shown_date
 from driftline.pipelines.config.loader import load
-from driftline.pipelines.reporting.photos import dropped, history_text, trace
+from driftline.pipelines.run.run_folder import open_collection
 from driftline.pipelines.run.runner import run
-from driftline.pipelines.run.stage import Context
-from driftline.pipelines.run.state import folder_of
+from driftline.pipelines.stages.base import Context
+from driftline.pipelines.stages.photos import dropped, history_text, trace
+from driftline.pipelines.stages.state import folder_of
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,9 @@ from driftline.curate.metadata.released_ids import released_ids
 from driftline.curate.metadata.schema import TABLE, batch_of
 from driftline.curate.metadata.withdrawals import Withdrawal, address_digest, withdraw, withdrawals
 from driftline.curate.release import Release
-from driftline.pipelines.browse.server import application, open_collection
-from driftline.pipelines.run.state import folder_of
+from driftline.pipelines.browse.server import application
+from driftline.pipelines.run.run_folder import open_collection
+from driftline.pipelines.stages.state import folder_of
 
 
 @pytest.fixture(scope="module")

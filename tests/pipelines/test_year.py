@@ -19,8 +19,8 @@ from driftline.curate.release import Release
 from driftline.curate.validation.asking.batches import NONE
 from driftline.pipelines.annotation.server import answer_store_of
 from driftline.pipelines.demo.draw import photo
-from driftline.pipelines.run.state import folder_of
 from driftline.pipelines.stages import STAGES
+from driftline.pipelines.stages.state import folder_of
 
 pytestmark = pytest.mark.proof("journey")
 
@@ -56,7 +56,7 @@ WITHDRAWN = (4, 7, 11)  # months in which a photo of the last release is withdra
 WIDER = 6  # from this month on more candidates are asked about, in every bucket
 PEOPLE = ("Zoë O'Neill", "bob")
 KILLED = (  # after the work of a stage, before its done mark
-    "import os, sys; from driftline.pipelines.stages import STAGES; from driftline.pipelines.cli.app import main\n"
+    "import os, sys; from driftline.pipelines.stages import STAGES; from driftline.pipelines.cli import main\n"
     "kind = STAGES[sys.argv[2]]; work = kind.run\n"
     "kind.run = lambda *given: (work(*given), os.kill(os.getpid(), 9))\n"
     "sys.argv = ['driftline', 'grow', sys.argv[1]]; main()"

@@ -16,7 +16,7 @@ from driftline.stream_builder.stream import Split, Step, Stream
 MEASURE = """
 import re, sys, time
 sys.argv = ["driftline", "stream", "measure", sys.argv[1], "--json"]
-from driftline.pipelines.cli.app import main
+from driftline.pipelines.cli import main
 try:
     main()
 except SystemExit as end:
@@ -96,7 +96,7 @@ def test_a_large_stream_is_sampled_and_says_so(tmp_path: Path, monkeypatch: pyte
 
     from typer.testing import CliRunner
 
-    from driftline.pipelines.cli.app import app
+    from driftline.pipelines.cli import app
 
     stream.save(tmp_path / "stream")
     run = CliRunner().invoke

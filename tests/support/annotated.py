@@ -12,13 +12,13 @@ from support.helpers import album, photo_config
 
 from driftline.curate.core.atomic_io import csv_text, write_text
 from driftline.curate.core.run_log import RunLog
+from driftline.curate.validation.answers.answer_store import COLUMNS
 from driftline.curate.validation.asking.batches import NONE
-from driftline.pipelines.annotation.answer_store import COLUMNS
 from driftline.pipelines.annotation.batches import open_batch
 from driftline.pipelines.annotation.server import answer_store_of
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.run.runner import run
-from driftline.pipelines.run.stage import Context
+from driftline.pipelines.stages.base import Context
 
 PEOPLE = ("ZoeCanary", "CrowdCanary")  # on the page of this machine; in results of a crowd
 WRONG = "2011-05-01"  # photos of this day get other answers

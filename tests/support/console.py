@@ -20,8 +20,8 @@ import pytest
 import typer.main
 from support.forks import Running
 
-from driftline.pipelines.cli import app
-from driftline.pipelines.cli.makers import add_imports
+from driftline.pipelines import cli
+from driftline.pipelines.actions.makers import add_imports
 
 
 def answer(*words: str) -> Any:
@@ -56,7 +56,7 @@ def inside(*words: object) -> CompletedProcess[str]:
         patch.setenv("PYTHONSAFEPATH", "1")  # as the command sets it, but taken back
         patch.setattr("uvicorn.Server.run", lambda *given: None)
         try:
-            app.main()
+            cli.main()
             code = 0
         except SystemExit as end:
             code = int(end.code or 0)
@@ -97,7 +97,7 @@ def command_tree(groups: bool = False) -> dict[str, Any]:
             yield from walk(one, f"{words} {name}".strip())
 
     add_imports([])
-    return dict(walk(typer.main.get_command(app.app), ""))
+    return dict(walk(typer.main.get_command(cli.app), ""))
 
 
 def start(*words: object, said: Path | None = None) -> Running:
@@ -120,7 +120,7 @@ def _started(target: Any, words: tuple[str, ...], here: Path, said: list[Path]) 
 def _called(words: tuple[str, ...], *place: Any) -> None:
     _prepare(*place)
     sys.argv = ["driftline", *words]
-    from driftline.pipelines.cli.app import main
+    from driftline.pipelines.cli import main
 
     main()
 

@@ -27,7 +27,7 @@ NEEDED = (
     "pyarrow.parquet",
     "scipy.stats",
     "faiss",
-    "driftline.pipelines.cli.app",
+    "driftline.pipelines.cli",
     "driftline.pipelines.run.runner",
     "driftline.pipelines.config.loader",
     "driftline.curate.release.format",

@@ -20,7 +20,7 @@ from driftline.curate.validation.asking.batches import NONE
 from driftline.pipelines.annotation.batches import open_batch
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.demo.world import World, build, serve
-from driftline.pipelines.run.stage import Context
+from driftline.pipelines.stages.base import Context
 
 CONFIG = """
 collection: {{source: yfcc, path: {path}}}

@@ -13,7 +13,7 @@ from driftline.curate.release import Release
 from driftline.eval.run import evaluate
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.run.runner import run
-from driftline.pipelines.run.stage import Context
+from driftline.pipelines.stages.base import Context
 from driftline.stream_builder.builders.release import from_release
 
 SETTINGS = {"clear-iid": {"epochs": 3}, "near-future": {"batch": 2, "shift": 2}}

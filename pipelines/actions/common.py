@@ -19,10 +19,10 @@ from driftline.curate.core.executor import MOST_WORKERS, Executor, default_worke
 from driftline.curate.core.executor import Engine as EngineName
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.system import is_planted
-from driftline.pipelines.cli.help import EXAMPLE, Panel, PlainCommand, PlainGroup
+from driftline.pipelines.actions.help import EXAMPLE, Panel, PlainCommand, PlainGroup
 
 if TYPE_CHECKING:
-    from driftline.pipelines.run.stage import Context
+    from driftline.pipelines.stages.base import Context
 
 NEXT = "Next: driftline "
 

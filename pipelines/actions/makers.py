@@ -15,8 +15,8 @@ import typer
 
 from driftline.curate.core.atomic_io import remove_tree
 from driftline.curate.core.errors import BadConfig, BadPlugin
-from driftline.pipelines.cli.action import COMPLETED, described, flag_of, option_of, typed
-from driftline.pipelines.cli.common import add_command, group_app, guarded_out, next_step, show
+from driftline.pipelines.actions.action import COMPLETED, described, flag_of, option_of, typed
+from driftline.pipelines.actions.common import add_command, group_app, guarded_out, next_step, show
 from driftline.pipelines.kinds import Place
 
 if TYPE_CHECKING:

@@ -27,8 +27,8 @@ from driftline.curate.core.own_code import codes_of
 from driftline.curate.core.system import lock
 from driftline.curate.store.database import digests_of_links
 from driftline.pipelines import VERSION
-from driftline.pipelines.run.stage import MEMORY, Stage
 from driftline.pipelines.stages import STAGES
+from driftline.pipelines.stages.base import MEMORY, Stage
 
 DONE, BEGUN, FILES, RECORD = "done.json", "begun.json", "files.json", "record.json"
 MARKS = (DONE, BEGUN, FILES)  # of a stage's folder: not its output

@@ -12,9 +12,9 @@ from typing import Annotated, Any, Generic, Literal, ParamSpec, TypeVar, get_arg
 
 import typer
 
-from driftline.pipelines.cli.common import add_command, config_keys, show
-from driftline.pipelines.cli.help import Panel
-from driftline.pipelines.cli.listing import completion
+from driftline.pipelines.actions.common import add_command, config_keys, show
+from driftline.pipelines.actions.help import Panel
+from driftline.pipelines.actions.listing import completion
 from driftline.pipelines.kinds import Counts, Data, Evaluated, Names, Place, Settings, StreamPlace, StreamPlaces, Table
 
 T = TypeVar("T")

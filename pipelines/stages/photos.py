@@ -24,9 +24,9 @@ from driftline.curate.store.database import open_store
 from driftline.curate.store.photos import history as past
 from driftline.curate.validation.answers.verdicts import BEST
 from driftline.pipelines.config.loader import Config, load
-from driftline.pipelines.run.stage import Counts, check_reasons
-from driftline.pipelines.run.state import done_of, folder_of, kept_changes
 from driftline.pipelines.stages import STAGES
+from driftline.pipelines.stages.base import Counts, check_reasons
+from driftline.pipelines.stages.state import done_of, folder_of, kept_changes
 
 SHOWN = 200  # lines for people
 ALL_DATES = ("exif", "sidecar", "path", "file")

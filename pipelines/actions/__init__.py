@@ -1,0 +1,1 @@
+"""A typed function becomes the Python call, the command and its help."""
