@@ -108,6 +108,14 @@ def test_a_benchmark_has_the_options_that_are_declared(name: str) -> None:
     assert [option for option in given if option.startswith("--") and f'add_argument("{option}"' not in text] == []
 
 
+@pytest.mark.proof("matrix")
+@pytest.mark.parametrize("name", DECLARED)
+def test_a_benchmark_names_only_what_there_is(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Types of benchmarks are not checked: a name that had gone was seen when one was run."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    assert benchmark(name).__doc__
+
+
 def of_gpu(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[int, str]:
     monkeypatch.setattr(sys, "argv", ["gpu.py", *words])
     monkeypatch.syspath_prepend(str(BENCHMARKS))

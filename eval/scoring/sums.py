@@ -1,10 +1,10 @@
 """Test results of one learner as sums over groups of clusters, and the interval of every function of them.
 
 A cluster is what one draw takes as a whole: the samples of one uploader or group of near-duplicates; elsewhere each
-sample
-is its own. Clusters are joined at random into at most `GROUPS` groups, which keeps variances (to 4 %, simulated). A
-replicate draws as many groups as there are, with replacement; the same draws serve all learners, seeds and tests, so
-that differences between them are paired. What other seeds would change is not drawn, but added: see `Drawn`.
+sample is its own. Clusters are joined at random into at most `GROUPS` groups, which keeps variances (to 4 %,
+simulated). A replicate draws as many groups as there are, with replacement; the same draws serve all learners, seeds
+and tests, so that differences between them are paired. What other seeds would change is not drawn, but added: see
+`Drawn`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from threadpoolctl import ThreadpoolController
 
 from driftline.eval.predictions import check_stream, groups_in, groups_of
 from driftline.eval.rows import Answers, Run
@@ -122,7 +123,7 @@ class Sums:
         found = []
         for of in self.parts:
             chosen = [sum(of[1:], of[0])] if seeds is None else of[seeds]
-            once = {id(part): np.asarray(weights.astype(part.dtype) @ part) for part in chosen}
+            once = {id(part): np.asarray(weights.astype(part.dtype, copy=False) @ part) for part in chosen}
             one = np.stack([once[id(part)] for part in chosen]).reshape(-1, len(weights), *self.shape)
             found.append(one[0] if seeds is None else one)
         return found
@@ -245,7 +246,7 @@ def drawn(f: Function, of: Sums, each: bool = False) -> dict[str, Drawn]:
     seeds, total = of.seeds, of.total
     weights = of.draws.weights[: max(FEWEST, MOST // max(1, total[0, 0].size))]
     few = weights if each else weights[: max(2, min(SINGLES, len(weights)) // seeds)]
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"), _blas().limit(limits=1, user_api="blas"):
         exact = f(*np.concatenate([total.sum(1, keepdims=True), total], 1))
         single = _evaluated(f, of, few, each=True) if each or seeds > 1 else {}
         whole = {} if each else _evaluated(f, of, weights, each=False)
@@ -255,6 +256,12 @@ def drawn(f: Function, of: Sums, each: bool = False) -> dict[str, Drawn]:
         samples = of_seeds.mean(1) if each else whole[name]
         found[name] = Drawn(value[1:].mean(0) if each else value[0], samples, value[1:], of_seeds, of.clusters)
     return found
+
+
+@lru_cache(1)
+def _blas() -> ThreadpoolController:
+    """For products of small matrices, whose threads would mostly wait for one another."""
+    return ThreadpoolController()
 
 
 def _evaluated(f: Function, of: Sums, weights: Array, each: bool) -> Mapping[str, Array]:
