@@ -60,8 +60,8 @@ workers N|auto: Processes; auto: DRIFTLINE_WORKERS, else one for each core.
 MEANINGS = described(SHARED, None)[1] | {role: ("COLUMN", f"Column of {of}.") for role, of in ROLES.items()}
 PANELS: dict[str, str] = {  # parameter → heading in help; of the others "Input"
     **dict.fromkeys(
-        ("split", "period", "test_share", "order", "grouping", "seed", "held_out", "evaluate", "sizes", "test_size",
-         "seeds", "overlap", "classes", "val_share", "priors"), "Sampling",
+        ("split", "period", "test_share", "order", "grouping", "seed", "sizes", "test_size", "seeds", "overlap",
+         "classes", "val_share", "priors"), "Sampling",
     ),
     **dict.fromkeys(("paper", "fidelity", "draws", "augment", "oracle"), "Paper"),
     "out": "Output",

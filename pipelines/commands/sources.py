@@ -81,27 +81,20 @@ def _text_encoder(release: Release, name: str | None, device: str) -> EncoderSpe
     return spec.model_copy(update={"model": built_in(spec.model) or spec.model})
 
 
-@maker(
-    "driftline stream from-dataset banking77 --out texts", "ocrr",
-    needs={"--evaluate --order": "--held-out"}, completes={"data": "datasets"},
-)  # fmt: skip
+@maker("driftline stream from-dataset banking77 --out texts", "ocrr", completes={"data": "datasets"})
 def from_dataset(
-    data: Data, *, held_out: int | None = None, evaluate: int = 400, order: Literal["shuffled", "file"] = "shuffled",
-    data_dir: Place | None = None,
-    labels: Literal["fine", "coarse"] | None = None, size: int = 32, download: bool = False, seed: int = 0,
+    data: Data, *, data_dir: Place | None = None, labels: Literal["fine", "coarse"] | None = None, size: int = 32,
+    download: bool = False,
 ) -> Stream:  # fmt: skip
-    """Turn a dataset with train and test into a stream.
+    """Turn a dataset with train and test into a stream of one step.
 
-    Images, vectors or texts (driftline stream encode). One step; with --held-out two, for corrections (OCRR).
+    Images, vectors or texts (driftline stream encode).
 
     data DATA: A name (driftline list datasets), a path, or package.module:Name.
-    held_out N: Number of classes that come later, in a second step, for corrections.
-    evaluate N: Test samples of each step, at most.
-    order: Of the first step's training samples.
     """
     from driftline.stream_builder.builders.dataset import from_dataset
 
-    return from_dataset(_dataset(data, data_dir, labels, size, download), held_out, evaluate, order, seed)
+    return from_dataset(_dataset(data, data_dir, labels, size, download))
 
 
 def _dataset(

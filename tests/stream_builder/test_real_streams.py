@@ -1,4 +1,4 @@
-"""Time order, held-out classes, yearbooks: streams without synthetic shifts."""
+"""Time order, yearbooks: streams without synthetic shifts."""
 
 import csv
 from collections import Counter
@@ -10,12 +10,10 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.errors import BadConfig, BadInput, IncompatibleStream, MissingFile
 from driftline.curate.core.seeding import rng_for
-from driftline.stream_builder.builders.dataset import hold_out_classes, portraits
+from driftline.stream_builder.builders.dataset import portraits
 from driftline.stream_builder.builders.table import from_table, in_time_order, timed_release
-from driftline.stream_builder.datasets import Dataset, Samples, open_dataset
 from driftline.stream_builder.interop.torch_loader import Policy, policy_of
 from driftline.stream_builder.rows import Rows
 from driftline.stream_builder.stream import Split
@@ -120,45 +118,6 @@ class TestOrder:
         times = stream.flat("train").time
         assert times is not None
         assert (np.diff(times) > 0).all()
-
-
-class TestHeldOut:
-    def base(self) -> Dataset:
-        y = np.repeat(np.arange(6), 20).astype(np.int64)
-        x = rng_for(0).normal(size=(120, 3)).astype(np.float32)
-        return Dataset("toy", Samples(x, y, np.arange(120)), Samples(x, y, np.arange(120)), list("fedcba"))
-
-    def test_held_out_classes_come_only_afterwards(self) -> None:
-        made = hold_out_classes(self.base(), classes=2, evaluate=30, seed=1)
-        start, later = made.steps
-        assert set(later["train"].y.tolist()) == set(later["test"].y.tolist())
-        assert not set(start["train"].y.tolist()) & set(later["train"].y.tolist())
-        assert (len(start["train"]), len(start["test"]), len(later["train"]), len(later["test"])) == (80, 30, 40, 30)
-        assert made.facts["held_out"] == sorted(made.classes[c] for c in set(later["train"].y.tolist()))
-        filed = hold_out_classes(self.base(), 2, 30, 1, "file").steps[0]["train"]
-        assert (np.diff(filed.y) >= 0).all()
-        assert start["train"].y.tolist() != filed.y.tolist()
-
-    def test_some_class_must_be_on_either_side(self) -> None:
-        with pytest.raises(BadConfig, match="--held-out is 6; toy has 6 classes"):
-            hold_out_classes(self.base(), classes=6)
-
-    @pytest.mark.shared(twin="tests/stream_builder/test_real_streams.py::test_held_out_classes_come_only_afterwards")
-    @pytest.mark.parametrize("seed", [0, 1, 2])
-    @pytest.mark.parametrize("name", ["banking77", "clinc150"])
-    def test_draws_are_the_references(self, shared: Path, name: str, seed: int) -> None:
-        told = read_json(shared.parent / "spec" / f"ocrr_reference_{name}.json")["splits"][str(seed)]
-        base = open_dataset(shared / "intent" / f"{name}_minilm.npz")
-        made = hold_out_classes(base, 10, told.get("eval_cap", 400), seed, "file")
-        assert made.facts["held_out"] == sorted(told["held_out"])
-
-        def numbers(step: int, split: str) -> list[int]:
-            return [int(i.rpartition("-")[2]) for i in made.steps[step][split].ids.tolist()]
-
-        assert len(made.steps[0]["train"]) == told["n_seed"]
-        assert numbers(1, "train") == told["stream_train_idx"]
-        assert numbers(1, "test") == told["eval_novel_test_idx"]
-        assert numbers(0, "test") == told["eval_orig_test_idx"]
 
 
 class TestPortraits:

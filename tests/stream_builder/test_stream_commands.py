@@ -10,11 +10,10 @@ from support.clear_layouts import made_release
 from support.console import document, inside
 from support.helpers import correlated, drifting
 
-from driftline.stream_builder.builders.dataset import hold_out_classes, portraits
+from driftline.stream_builder.builders.dataset import portraits
 from driftline.stream_builder.builders.sampling import Composition
 from driftline.stream_builder.builders.shift_sequence import compose
 from driftline.stream_builder.builders.table import from_table, in_time_order, timed_release
-from driftline.stream_builder.datasets import open_dataset
 from driftline.stream_builder.measures.shift_distance import distances, floors, label_statistics
 from driftline.stream_builder.stream import Stream
 
@@ -283,17 +282,6 @@ def test_a_release_in_order_of_time_is_cut_by_period_and_options_that_need_it_ar
 def test_wrong_columns_of_a_table_are_refused(words: list[Any], problem: str, tmp_path: Path) -> None:
     done = inside("stream", "from-table", photos(tmp_path / "data"), *words, "--out", tmp_path / "out")
     assert (done.returncode, problem in done.stderr) == (2, True), done.stderr
-
-
-def test_options_of_from_dataset_make_the_stream_that_the_function_makes(base: Path, tmp_path: Path) -> None:
-    settings = left_out({"evaluate": 5, "order": "file", "seed": 3})
-    expected, *others = (
-        hold_out_classes(open_dataset(base), classes=2, **some).save(tmp_path / f"{i}").sha256
-        for i, some in enumerate(settings)
-    )
-    words = ("--held-out", 2, "--evaluate", 5, "--order", "file", "--seed", 3, "--out", tmp_path / "out")
-    assert document("stream", "from-dataset", base, *words)["sha256"] == expected
-    assert expected not in others
 
 
 def test_portraits_have_a_size_a_seed_and_a_fidelity(tmp_path: Path) -> None:
