@@ -1,6 +1,6 @@
-"""Streams: composing against whole splits in NumPy, loaders against memory and webdataset, W2 against POT, opening.
+"""Streams: composing against whole splits in NumPy, images of a tar against webdataset, W2 against POT, opening.
 
-    python benchmarks/streams.py [compose] [loader] [tars] [w2] [open] [--share 1] [--folder F]
+    python benchmarks/streams.py [compose] [tars] [w2] [open] [--share 1] [--folder F]
 
 One JSON line a part; every figure is a ratio to a peer or a limit in the same run.
 """
@@ -24,7 +24,6 @@ from driftline.curate.core.atomic_io import fingerprint
 from driftline.stream_builder.builders.sampling import Composition
 from driftline.stream_builder.builders.shift_sequence import compose
 from driftline.stream_builder.datasets import Dataset, Samples
-from driftline.stream_builder.interop.torch_loader import Policy, loader
 from driftline.stream_builder.lazy_images import LazyImages, tar_members
 from driftline.stream_builder.measures.shift_distance import wasserstein2
 from driftline.stream_builder.shifts.grammar import PAPER
@@ -173,26 +172,6 @@ def composed(share: float) -> dict[str, Any]:
     return told | {"pixels_of_R_that_differ": round(float(differ), 5)}
 
 
-def loaded(folder: Path) -> dict[str, Any]:
-    """32 × 32 images: the same loader over the stream on disk and over arrays in memory."""
-    dataset = cifar_like(40_000)
-    stream = compose(dataset, "R", (30_000, 4000), 2000, 0).save(folder / "stream")
-    disk = stream.steps[0]["train"]
-    memory = Split(np.array(disk.x), np.array(disk.y), disk.ids)
-    policy = Policy((), (0.5,) * 3, (0.25,) * 3)
-
-    def run(split: Split) -> None:
-        for _ in loader(split, policy, 100, augment=False):
-            pass
-
-    run(disk)
-    from_disk, from_memory = best(lambda: run(disk)), best(lambda: run(memory))
-    return {
-        "images": len(disk), "disk_images_s": round(len(disk) / from_disk),
-        "memory_images_s": round(len(disk) / from_memory), "ratio": round(from_memory / from_disk, 3),
-    }  # fmt: skip
-
-
 def tars(folder: Path, images: int, size: int = 224) -> dict[str, Any]:
     """JPEG of 500 × 375 in a tar, in order, decoded and cut to 224: ours and webdataset's."""
     import torch
@@ -212,11 +191,10 @@ def tars(folder: Path, images: int, size: int = 224) -> dict[str, Any]:
                 tar.addfile(info, io.BytesIO(data))
     rows = [(0, offset, length) for name, offset, length in tar_members(path) if name.endswith(".jpg")]
     x = LazyImages((path,), np.array(rows, np.int64), size)
-    split = Split(x, np.zeros(images, np.int64), np.arange(images).astype(np.str_))
 
     def ours() -> None:
-        for _ in loader(split, Policy(), 64, shuffle=False, augment=False):
-            pass
+        for low in range(0, images, 64):
+            torch.from_numpy(x[low : low + 64]).permute(0, 3, 1, 2).float()
 
     def fitted(sample: tuple[Any, int]) -> tuple[torch.Tensor, int]:
         with Image.open(io.BytesIO(sample[0])) as image:
@@ -284,14 +262,13 @@ def opened(folder: Path) -> dict[str, Any]:
 def main() -> None:
     """Run the parts that are named, or all."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", default=["compose", "loader", "tars", "w2", "open"])
+    parser.add_argument("parts", nargs="*", default=["compose", "tars", "w2", "open"])
     parser.add_argument("--share", type=float, default=1.0, help="of the full number of samples")
     parser.add_argument("--folder", type=Path, default=None)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=given.folder) as name:
         work = {
             "compose": lambda: composed(given.share),
-            "loader": lambda: loaded(Path(name)),
             "tars": lambda: tars(Path(name), int(2000 * given.share)),
             "w2": lambda: transport(given.share),
             "open": lambda: opened(Path(name)),

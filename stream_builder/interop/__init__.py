@@ -1,1 +1,1 @@
-"""Streams in other libraries: torch and Avalanche."""
+"""Streams in other libraries: Avalanche."""

@@ -14,7 +14,7 @@ from driftline.curate.core.errors import BadConfig, BadInput, IncompatibleStream
 from driftline.curate.core.seeding import rng_for
 from driftline.stream_builder.builders.dataset import portraits
 from driftline.stream_builder.builders.table import from_table, in_time_order, timed_release
-from driftline.stream_builder.interop.torch_loader import Policy, policy_of
+from driftline.stream_builder.interop.avalanche import prepared
 from driftline.stream_builder.rows import Rows
 from driftline.stream_builder.stream import Split
 
@@ -146,7 +146,7 @@ class TestPortraits:
         spans = {}
         for fidelity in ("clean", "paper-code"):
             made = portraits(faces, fidelity=fidelity)  # type: ignore[arg-type]
-            seen = policy_of(made).apply(made.steps[0]["train"].x[:8], None)
+            seen = prepared(made)(made.steps[0]["train"].x[:8])
             spans[fidelity] = float(seen.max() - seen.min())
         assert spans["paper-code"] == pytest.approx(spans["clean"] / 255, rel=1e-4)
 
@@ -156,11 +156,6 @@ class TestPortraits:
             portraits(faces)
         with pytest.raises(MissingFile, match="no folder M"):
             portraits(faces / "M")
-
-
-def test_a_policy_without_statistics_gives_raw_values() -> None:
-    x = np.full((1, 2, 2, 3), 200, np.uint8)
-    assert Policy().apply(x, None).unique().tolist() == [200.0]
 
 
 @pytest.mark.parametrize(

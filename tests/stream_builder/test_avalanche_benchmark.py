@@ -1,5 +1,6 @@
-"""Loaders: the same batches for any number of workers, images that are decoded when asked for, Avalanche."""
+"""Images that are decoded when asked for; streams for Avalanche."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from driftline.curate.core.seeding import rng_for
 from driftline.stream_builder.builders.release import from_release
 from driftline.stream_builder.builders.shift_sequence import compose
 from driftline.stream_builder.datasets import Dataset, Samples
-from driftline.stream_builder.interop.torch_loader import Policy, augmented, loader, policy_of, statistics, to_avalanche
+from driftline.stream_builder.interop.avalanche import prepared, to_avalanche
 from driftline.stream_builder.lazy_images import LazyImages
 from driftline.stream_builder.stream import Split, Step, Stream
 
@@ -21,45 +22,13 @@ def pixels(n: int = 40) -> Split:
     return Split(x, np.arange(n, dtype=np.int64) % 4, np.arange(n).astype(np.str_))
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_batches_depend_on_seed_and_epoch_and_not_on_workers(workers: int) -> None:
-    policy = Policy(("flip", "crop", "rotate"), (0.5,) * 3, (0.25,) * 3)
-    one = list(loader(pixels(), policy, 16, seed=3, epoch=1))
-    again = list(loader(pixels(), policy, 16, seed=3, epoch=1, workers=workers))
-    assert all(torch.equal(a, c) and torch.equal(b, d) for (a, b), (c, d) in zip(one, again, strict=True))
-    assert [len(y) for _, y in one] == [16, 16, 8]
-    other = next(iter(loader(pixels(), policy, 16, seed=3, epoch=2)))
-    assert not torch.equal(one[0][1], other[1])
-
-
-def test_every_sample_comes_once_with_its_own_label() -> None:
+def test_images_are_normalised_as_the_stream_records() -> None:
     split = pixels()
-    seen = [(x, y) for xs, ys in loader(split, Policy(), 7, augment=False) for x, y in zip(xs, ys, strict=True)]
-    sums = {int(x.sum()): int(y) for x, y in seen}
-    assert sums == {int(image.sum()): int(label) for image, label in zip(split.x.astype(int), split.y, strict=True)}
-
-
-def test_normalised_images_have_mean_0_and_deviation_1() -> None:
-    split = pixels()
-    mean, std = statistics(split.x, rows=7)
-    x = Policy((), mean, std).apply(split.x, None)
+    plain = Stream("s", [Step(0, "0", {"train": split})], list("abcd"))
+    assert prepared(plain)(split.x).permute(0, 2, 3, 1).numpy().tolist() == split.x.tolist()
+    x = prepared(replace(plain, facts={"loading": {"normalise": True}}))(split.x)
     assert x.mean((0, 2, 3)).abs().max() < 1e-5
     assert (x.std((0, 2, 3), correction=0) - 1).abs().max() < 1e-5
-
-
-def test_augmentations_do_what_they_say() -> None:
-    x = pixels(64).x
-    flipped = augmented(x, ("flip",), rng_for(0))
-    either = (flipped == x).all((1, 2, 3)) | (flipped == x[:, :, ::-1]).all((1, 2, 3))
-    assert either.all()
-    assert 16 < (flipped == x).all((1, 2, 3)).sum() < 48
-    cropped = augmented(x, ("crop",), rng_for(0))
-    inside = [(np.pad(a, ((4, 4), (4, 4), (0, 0))), b) for a, b in zip(x, cropped, strict=True)]
-    assert all(any((p[i : i + 12, j : j + 12] == c).all() for i in range(9) for j in range(9)) for p, c in inside)
-    smooth = np.tile(np.linspace(0, 200, 32).astype(np.uint8)[None, :, None, None], (8, 1, 32, 3))
-    turned = augmented(smooth, ("rotate",), rng_for(0))
-    assert (turned[:, 16, 16].astype(int) - smooth[:, 16, 16]).max() <= 8
-    assert (turned != smooth).any()
 
 
 class TestEncoded:
@@ -107,7 +76,7 @@ def test_an_avalanche_strategy_runs_on_a_composed_stream() -> None:
     from avalanche.training.supervised import Naive
 
     stream = compose(small_base(), "T:R", (45, 30, 45), 30, 0)
-    benchmark = to_avalanche(stream, Policy((), (0.5,) * 3, (0.5,) * 3))
+    benchmark = to_avalanche(stream)
     assert [len(e.dataset) for e in benchmark.train_stream] == [len(s["train"]) for s in stream.steps]
     x, y, _ = benchmark.train_stream[1].dataset[4]
     assert int(y) == stream.steps[1]["train"].y[4]
@@ -125,10 +94,3 @@ def test_an_avalanche_strategy_runs_on_a_composed_stream() -> None:
 def test_a_stream_without_tests_is_no_benchmark() -> None:
     with pytest.raises(IncompatibleStream, match="no test split"):
         to_avalanche(Stream("s", [Step(0, "0", {"train": pixels()})], list("abcd")))
-
-
-def test_a_policy_follows_the_stream() -> None:
-    clean = compose(small_base(), "T", (30, 30), 15, 0)
-    policy = policy_of(clean)
-    assert policy.augment == ("flip", "crop", "rotate")
-    assert policy.mean == statistics(clean.steps[0]["train"].x)[0]
