@@ -5,7 +5,6 @@
 shows. Files are SVG, and PNG and PDF that vl-convert (resvg, svg2pdf) makes of it, with the fonts that it uses.
 """
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import log10
@@ -25,7 +24,6 @@ KINDS = (".svg", ".pdf", ".png")
 INK, PAPER = "#14181a", "#ffffff"
 FONTS = "Helvetica, Arial, Liberation Sans, sans-serif"
 INCHES, PPI = 6.8, 300  # on paper: of `WIDTH` units, so that text has 7 to 8.3 pt; pixels of a PNG for an inch
-ROW = 18  # units of a line of the title
 
 
 @dataclass(frozen=True)
@@ -68,10 +66,9 @@ class Figure:
     picture: Picture
     """its markup is trusted; title and caption are not"""
 
-    def save(self, path: str | Path, title: str = "") -> Path:
-        """Write it as SVG, PDF or PNG, by the suffix, 6.8 in wide. title: above it. Raises BadConfig for another
-        suffix."""
-        return save(self.picture, Path(path), title)
+    def save(self, path: str | Path) -> Path:
+        """Write it as SVG, PDF or PNG, by the suffix, 6.8 in wide. Raises BadConfig for another suffix."""
+        return save(self.picture, Path(path))
 
     def _repr_svg_(self) -> str:
         return standalone(self.picture.svg)
@@ -292,15 +289,15 @@ def _nice(top: float) -> float:
     return float(np.ceil(top * 10 + (1e-9 if top < 1 else -1e-9)) / 10) or 0.1
 
 
-def save(picture: Picture, path: Path, title: str = "") -> Path:
-    """Write a chart by the suffix of `path`. title: above the chart. The same chart gives the same bytes as SVG and
-    PNG; a PDF numbers its objects in any order. Raises BadConfig for another suffix."""
+def save(picture: Picture, path: Path) -> Path:
+    """Write a chart by the suffix of `path`. The same chart gives the same bytes as SVG and PNG; a PDF numbers its
+    objects in any order. Raises BadConfig for another suffix."""
     if path.suffix == ".svg":
-        data = standalone(picture.svg, title).encode()
+        data = standalone(picture.svg).encode()
     elif path.suffix in KINDS:
         import vl_convert
 
-        in_points = standalone(picture.svg, title, unit="")  # vl-convert: a number without a unit is in pt
+        in_points = standalone(picture.svg, unit="")  # vl-convert: a number without a unit is in pt
         of_kind = vl_convert.svg_to_pdf if path.suffix == ".pdf" else lambda svg: vl_convert.svg_to_png(svg, ppi=PPI)
         data = bytes(of_kind(in_points))
     else:
@@ -314,20 +311,13 @@ def save_kinds(picture: Picture, out: Path, stem: str) -> list[Path]:
     return [save(picture, out / f"{stem}{kind}") for kind in KINDS]
 
 
-def standalone(svg: str, title: str = "", unit: str = "in") -> str:
-    """A picture as a file of its own: on white paper, in dark ink, of a size, with a title. unit: of the size, in or ""
-    for pt."""
+def standalone(svg: str, unit: str = "in") -> str:
+    """A picture as a file of its own: on white paper, in dark ink, of a size. unit: of the size, in or "" for pt."""
     width, height = map(float, svg.partition("viewBox='0 0 ")[2].partition("'")[0].split())
-    rows = textwrap.wrap(title, max(10, int(width / (1.15 * frames.LETTER))))
-    top = ROW * len(rows)
-    ends = [f"{end * INCHES * (1 if unit else 72) / frames.WIDTH:.4g}{unit}" for end in (width, height + top)]
+    ends = [f"{end * INCHES * (1 if unit else 72) / frames.WIDTH:.4g}{unit}" for end in (width, height)]
     head = f"<svg xmlns='http://www.w3.org/2000/svg' font-family='{FONTS}' "
     begin = f"{head}width='{ends[0]}' height='{ends[1]}' color='{INK}' "
-    paper = tag("rect", y=-top, width="100%", height="100%", fill=PAPER)
-    named = [text(4, 13 + ROW * k - top, row, size=13, font_weight="bold") for k, row in enumerate(rows)]
+    paper = tag("rect", width="100%", height="100%", fill=PAPER)
     opening, _, content = svg.removeprefix("<svg ").partition(">")
-    opening = opening.replace(
-        f"viewBox='0 0 {width:.0f} {height:.0f}'", f"viewBox='0 {-top} {width:.0f} {height + top:.0f}'"
-    )
     opening = opening.partition(" style='")[0] + opening.partition(" style='")[2].partition("'")[2]
-    return f"{begin}{opening}>{paper}{''.join(named)}{content}"
+    return f"{begin}{opening}>{paper}{content}"
