@@ -58,13 +58,13 @@ def controlled(
         seeds = list(dict.fromkeys(run.about["seed"] for run in results.runs))
         place = None if out is None else Path(out)
         work = _Work(results.on, seeds, dict(settings or {}), place, list(results.runs), more)
-        found = _control(work, several(learners), control, log)
+        drawn = _control(work, several(learners), control, log)
         if equal_data:
-            _keep_plan(work, found.because, found.wanted)
+            _keep_plan(work, drawn.because, drawn.wanted)
             numbers, cost = [("equal", seed, seed) for seed in seeds], f"{len(seeds)} × this run, or less"
             equal = _run(work, several(learners), numbers, log, f"  equal data: {cost}")
-            found = replace(found, draws=[*found.draws, *equal])
-        results.control = found
+            drawn = replace(drawn, draws=[*drawn.draws, *equal])
+        results.control = drawn
     clusters = None if results.on is None else groups_of(results.on)
     for result, one in zip(results["results"], net.nets_of(results.runs, results.control, clusters), strict=True):
         result |= {} if one is None else {"ageing": one.said()}
@@ -148,14 +148,14 @@ def _run(
               work.out and work.out / CONTROL / f"{kind}-{draw}", more)
         for kind, draw, seed in numbers
     ]  # fmt: skip
-    found: dict[int, list[net.Draw]] = {}
+    draws_of_run: dict[int, list[net.Draw]] = {}
     if log is not None:
         log.say(cost)
     with log.progress("control", len(tasks), "draws") if log is not None else nullcontext(lambda n: None) as tick:
         for i, draws in (executor if apart else Executor()).run_tasks(_draw, tasks):
-            found[i] = draws
+            draws_of_run[i] = draws
             tick(1)
-    return [draw for i in sorted(found) for draw in found[i]]
+    return [draw for i in sorted(draws_of_run) for draw in draws_of_run[i]]
 
 
 def _protocol(work: _Work) -> Protocol:

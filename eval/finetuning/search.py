@@ -243,6 +243,7 @@ class Work:
         description that identifies the pulls, and a function that makes those of a copy. The others: as in `Fit`.
 
         Raises Diverged if every point does."""
+        code = HOME if objective == "joint" else code_of(OBJECTIVES.resolve(objective))
         base: dict[str, Any] = {
             "net": self.rules.network,
             "uses": net.used,
@@ -258,7 +259,7 @@ class Work:
             "decays": decays,
             "compiled": self.rules.compiled,
             "terms": dict(terms or {}),
-            "code": _foreign(objective),
+            "code": "" if code == HOME else code,  # of one's own: a changed one must not find its older fits
         }
 
         def job(hyper: Hyper) -> Job:
@@ -272,9 +273,3 @@ class Work:
         best.load_state_dict(fitted.state)
         best.fits = [*net.fits, self.book.fits[-1]["fit"]]
         return best, fitted
-
-
-def _foreign(objective: str) -> str:
-    """The code of an objective of one's own, "" for ours: a changed one must not find its older fits."""
-    code = HOME if objective == "joint" else code_of(OBJECTIVES.resolve(objective))
-    return "" if code == HOME else code

@@ -101,8 +101,8 @@ def verify(
 def _verified(
     path: Path, given: Mapping[str, Stream], again: int | None, public_value: str, elsewhere: bool
 ) -> Verdict:  # fmt: skip
-    found = examined(path, given)
-    problems, left = found["problems"], found["runs"]
+    examination = examined(path, given)
+    problems, left = examination["problems"], examination["runs"]
     sha256, public_value = sha256_file(path), public_value or secrets.token_hex(8)
     here = [run for run in left if run["stream"] in given]
     repeatable = [run for run in here if not run["because"]]
@@ -110,7 +110,7 @@ def _verified(
     done: list[dict[str, Any]] = []
     for i in [] if problems else drawn(sha256, public_value, len(repeatable))[:again]:
         run = repeatable[i]
-        one = found["submitted"][run["run"]]
+        one = examination["submitted"][run["run"]]
         differs, run["because"], share = repeat(one, given[run["stream"]])
         older = one.about.get("code_of", {}).get("driftline") != ours()
         done += [] if run["because"] else [run | {"differs": differs, "share": share, "older": older}]
@@ -122,7 +122,7 @@ def _verified(
     unchecked = [run | {"because": run["unverified"]} for run in left if run["unverified"] and run["run"] not in tried]
     code = [run["digest"] for run in left if run["code"]]
     of_file = (problems, code, sha256, public_value)
-    return Verdict(found["name"], found["documents"], done, not_again, unchecked, *of_file)
+    return Verdict(examination["name"], examination["documents"], done, not_again, unchecked, *of_file)
 
 
 def drawn(sha256: str, public_value: str, runs: int) -> list[int]:

@@ -310,10 +310,10 @@ def _hashes(ids: pa.ChunkedArray) -> npt.NDArray[np.uint64]:
     weight ^= weight >> np.uint64(32)
     weight *= np.frombuffer(data or b"", np.uint8)[ends[0] : ends[-1]] + np.uint64(1)
     sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(weight)])
-    found = sums[ends[1:] - ends[0]] - sums[ends[:-1] - ends[0]] + np.uint64(1)
-    found[found == 0] = 1
-    found[np.asarray(column.is_null())] = 0
-    return found
+    hashes = sums[ends[1:] - ends[0]] - sums[ends[:-1] - ends[0]] + np.uint64(1)
+    hashes[hashes == 0] = 1
+    hashes[np.asarray(column.is_null())] = 0
+    return hashes
 
 
 def _scores(column: pa.ChunkedArray, what: str) -> npt.NDArray[np.float32]:

@@ -106,12 +106,11 @@ def strips(rows: Mapping[str, Strip], x_name: str, marks: Mapping[str, float], s
         parts.append(tag("g", *inside, data_n=name))
     shown = "; ".join(f"{name} {frames.number(scale * strip.value)}" for name, strip in rows.items())
     svg = svg_of(parts, f"{x_name}: {shown}", ABOVE + size[1] + frames.FOOT, WIDTH)
-    data = [[name, *(_shown(scale * v) for v in (s.value, s.low, s.high)), len(s.dots)] for name, s in rows.items()]
+    data = [
+        [name, *(short(scale * v) if v == v else None for v in (s.value, s.low, s.high)), len(s.dots)]
+        for name, s in rows.items()
+    ]
     return Picture(svg, ["name", x_name, "low", "high", "draws"], data)
-
-
-def _shown(value: float) -> float | None:
-    return short(value) if value == value else None
 
 
 def timeline(times: npt.NDArray[np.int64], bucket: npt.NDArray[np.int64], names: Mapping[int, str]) -> Picture:

@@ -121,9 +121,9 @@ def svcca(trained: Sequence[Trained], test: Samples) -> dict[str, Picture]:
     places = {}
     for method in trained:
         if method is not oracle:
-            found = [_directions(method, net, time, test) for net, time in method.models]
+            of_models = [_directions(method, net, time, test) for net, time in method.models]
             places[method.learner] = {
-                name: [tuple(analysis.svcca(reference[name], of[name], share) for share in SHARES) for of in found]
+                name: [tuple(analysis.svcca(reference[name], of[name], share) for share in SHARES) for of in of_models]
                 for name in reference
             }
     x_name, y_name = (f"similarity of {share:.0%} of the outputs' singular values" for share in SHARES)

@@ -131,7 +131,9 @@ def _controlled(tested: Sequence[Result], others: int, time: str) -> tuple[str, 
     """The same with a control. tested: those of the group that have one. time: the oldest age."""
     nets: list[Net] = [r["net"] for r in tested]
     net = range_of([float(one.points_per_year.value) / 100 for one in nets if one.points_per_year is not None], 1)
-    of_control = f"net of a control in which nothing can age ({_draws(nets)})"
+    fewest, wanted = min(net.draws for net in nets), max(net.wanted for net in nets)
+    draws = f"{fewest} permutations" if fewest >= wanted else f"{fewest} of {wanted} permutations"
+    of_control = f"net of a control in which nothing can age ({draws})"
     if others:
         of_control += f"; {counted(others, 'learner')} of the group had none"
     who = listed([name_of(r) for r in tested])
@@ -153,11 +155,6 @@ def _these(results: Sequence[Result]) -> Markup:
     """A group that the key sentence has named."""
     many = Markup("these {} learners").format(len(results))
     return many if len(results) > 2 else listed([name_of(r) for r in results])
-
-
-def _draws(nets: Sequence[Net]) -> str:
-    fewest, wanted = min(net.draws for net in nets), max(net.wanted for net in nets)
-    return f"{fewest} permutations" if fewest >= wanted else f"{fewest} of {wanted} permutations"
 
 
 def _above_zero(band: Band) -> bool:

@@ -40,7 +40,8 @@ def shown(part: Document, stream: Stream | None) -> dict[str, Any]:
             ]
         elif not about["dates"]:
             lacks = ["No dates: ages are in steps."]
-    part = {**part, "names": names_of(part, stream), "ends": [] if stream is None else _ends(stream)}
+    sizes = [len(step.splits.get("train", ())) for step in stream.steps] if stream is not None else []
+    part = {**part, "names": names_of(part, stream), "ends": list(accumulate(sizes)) if all(sizes) else []}
     full = {
         **part,
         "title": title_of(part),
@@ -131,12 +132,6 @@ def names_of(document: Document, stream: Stream | None) -> list[str]:
         return step_names(about["names"], about.get("dates", ()))
     matrices = [r["matrix"] for r in document["results"] if r["matrix"]]
     return list(map(str, range(max(map(len, matrices), default=0))))
-
-
-def _ends(stream: Stream) -> list[int]:
-    """Training samples up to the end of each step; [] where a step has none."""
-    sizes = [len(step.splits["train"]) if "train" in step.splits else 0 for step in stream.steps]
-    return list(accumulate(sizes)) if all(sizes) else []
 
 
 def _seeds(results: Sequence[Mapping[str, Any]]) -> str:

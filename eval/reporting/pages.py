@@ -110,9 +110,9 @@ def _stream(about: Mapping[str, Any], documents: Documents, streams: Mapping[str
     return known | {"facts": {"SHA-256": about["sha256"]} | known["facts"], "protocols": protocols}
 
 
-def save_figures(found: Sequence[Chart], out: Path) -> list[Path]:
+def save_figures(every: Sequence[Chart], out: Path) -> list[Path]:
     """Write charts into `out` as SVG, PDF and PNG; returns the paths. Raises IncompatibleStream if there is none."""
-    chosen = _chosen(found, "")
+    chosen = _chosen(every, "")
     return [path for _, stem, figure in chosen for path in charts.save_kinds(figure.picture, out, stem)]
 
 
@@ -121,13 +121,13 @@ def chart(documents: Sequence[Document], name: str = "", streams: Sequence[Strea
     return _chosen(list(charts_of(documents, streams)), name)[0][2]
 
 
-def _chosen(found: Sequence[Chart], name: str) -> list[Chart]:
-    if not found:
+def _chosen(every: Sequence[Chart], name: str) -> list[Chart]:
+    if not every:
         raise IncompatibleStream("These results have no chart.", "", "Evaluate two learners, or on several steps.")
-    names = list(dict.fromkeys(title for title, _, _ in found))
+    names = list(dict.fromkeys(title for title, _, _ in every))
     if name and name not in names:
         raise UnknownName(f"There is no chart {name!r}.", did_you_mean(name, names), available(name, names))
-    return [one for one in found if not name or one[0] == name]
+    return [one for one in every if not name or one[0] == name]
 
 
 def charts_of(documents: Sequence[Document], streams: Sequence[Stream] = ()) -> Iterator[Chart]:
@@ -205,10 +205,10 @@ def facts(stream: Stream) -> dict[str, str]:
 
 def page(stream: Stream) -> dict[str, Any]:
     """What the template of a stream's page shows of a stream that is at hand."""
-    found = _measured(stream)
+    distance = _measured(stream)
     parts = [Section("steps", "Steps", _steps(stream))]
-    parts += [Section(f.title.split()[0].lower(), f.title, render("figure", f, "")) for f in _figures(stream, found)]
-    checks = [leakage(stream), contamination(stream), drifts(stream, found)]
+    parts += [Section(f.title.split()[0].lower(), f.title, render("figure", f, "")) for f in _figures(stream, distance)]
+    checks = [leakage(stream), contamination(stream), drifts(stream, distance)]
     return {"summary": summary(stream), "checks": checks, "sections": parts, "facts": facts(stream)}
 
 
@@ -217,8 +217,8 @@ def figures(stream: Stream) -> list[Figure]:
     return _figures(stream, _measured(stream))
 
 
-def _figures(stream: Stream, found: Drift | None) -> list[Figure]:
-    shown = [] if found is None else [_drift(stream, found)]
+def _figures(stream: Stream, distance: Drift | None) -> list[Figure]:
+    shown = [] if distance is None else [_drift(stream, distance)]
     with suppress(DriftlineError):  # one sample
         shown += [one for one in [_blind(stream)] if one is not None]
     return shown
@@ -274,16 +274,16 @@ def _steps(stream: Stream) -> str:
     return table(columns, rows, "plain")
 
 
-def drifts(stream: Stream, found: Drift | None) -> Check:
+def drifts(stream: Stream, distance: Drift | None) -> Check:
     """Whether the first step is farther from the last tests than chance alone gives."""
-    if found is None:
+    if distance is None:
         return Check("Drift", "not known", "one step, no test samples, or texts.")
-    if found.floor is None:
-        return Check("Drift", "not known", f"the floor of chance is {found.because}.")
-    if found.values[0] <= found.floor[0]:
+    if distance.floor is None:
+        return Check("Drift", "not known", f"the floor of chance is {distance.because}.")
+    if distance.values[0] <= distance.floor[0]:
         because = "the first step is not farther from the last test samples than chance alone gives."
         return Check("Drift", "not shown", because)
-    times = f"{found.values[0] / found.floor[0]:.2f} times"
+    times = f"{distance.values[0] / distance.floor[0]:.2f} times"
     return Check("Drift", "found", f"the first step is {times} as far from the last test samples as chance gives.")
 
 

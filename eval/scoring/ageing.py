@@ -90,12 +90,14 @@ def _ageing(runs: Sequence[Run], draws: Draws) -> Ageing | None:
     (_, n), stated = of.total.sum(1), decay.constants(runs)
     often = int(n[np.unique(pairs.tested, return_index=True)[1]].sum(0).argmax())  # all models have the same samples
     constant = np.array([stated.get(i, often) for i in pairs.model.tolist()], np.int64)
-    found, chance, base = _numbers(pairs, of, constant), _chance(n, constant), pairs.base
-    bands = {name: one.band() for name, one in found.items() if not name.startswith("left")}
+    numbers, chance, base = _numbers(pairs, of, constant), _chance(n, constant), pairs.base
+    bands = {name: one.band() for name, one in numbers.items() if not name.startswith("left")}
     ages = [pairs.age[part] for part in np.split(np.arange(len(pairs.age)), pairs.starts[1:])]
     twins = [pairs.twin[part] >= 0 for part in np.split(np.arange(len(pairs.age)), pairs.starts[1:])]
     of_lags = [age[both if both.any() else slice(None)] for age, both in zip(ages, twins, strict=True)]
     age = np.array([of_lag.mean() for of_lag in of_lags])
+    first, own = pairs.first[pairs.later], np.arange(len(pairs.model))[pairs.later]
+    tested_later = bool(((first >= 0) & (first != own)).any())  # a model has tests at the base lag and later
     # Weights of samples move neither a test of one sample nor one whose answers are all right or all wrong.
     right, samples = of.total.sum((1, 3)) / of.seeds  # which test the same samples
     width = np.where(bands["r"].low == bands["r"].high, independent(right, samples), 0.0)
@@ -113,7 +115,7 @@ def _ageing(runs: Sequence[Run], draws: Draws) -> Ageing | None:
         tested=pairs.tested,
         accuracy_on=accuracy_on,
         slope=bands["slope"],
-        half_life=decay.half_life_of(found["left"], age[base:], _tested_later(pairs)),
+        half_life=decay.half_life_of(numbers["left"], age[base:], tested_later),
         older=bands["older"],
         chance=chance,
         chance_by="training" if stated else "tests",
@@ -163,12 +165,6 @@ def _curve(pairs: decay.Pairs, bands: dict[str, Band]) -> decay.Curve:
         loss=bands["loss"],
         pairs=int(counts[1:].sum()),
     )
-
-
-def _tested_later(pairs: decay.Pairs) -> bool:
-    """Whether a model has tests at the base lag and later."""
-    first, own = pairs.first[pairs.later], np.arange(len(pairs.model))[pairs.later]
-    return bool(((first >= 0) & (first != own)).any())
 
 
 def _chance(n: Array, constant: decay.Ints) -> Array:

@@ -135,10 +135,10 @@ def _over_samples(protocol: Protocol, group: Sequence[Run], draws: Draws, first:
     name = protocol.primary or first
     if fresh and rows and all(row.tested_on.startswith(fresh) for row in rows):
         return {name: of_runs(np.array([row.n_correct for row in rows]), np.array([row.n for row in rows]))}
-    if (found := score_of(group, draws)) is None or found[0].clusters < 2:
+    if (mean := score_of(group, draws)) is None or mean[0].clusters < 2:
         return {}
-    of_samples = found[0].variances()[0]
-    return {name: float(student(found[0].clusters) * np.sqrt(of_samples))}
+    of_samples = mean[0].variances()[0]
+    return {name: float(student(mean[0].clusters) * np.sqrt(of_samples))}
 
 
 def _against_best(results: Sequence[dict[str, Any]], one: Comparison, score: Score) -> None:

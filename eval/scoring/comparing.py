@@ -68,8 +68,8 @@ def compare(
     seeds = [[run.about["seed"] for run in group] for group in learners]
     gaps, width, p, p_predictions = np.full((4, len(learners), len(learners)), np.nan)
     for members in {tuple(k for k, other in enumerate(seeds) if other == own) for own in map(list, seeds)}:
-        found = _of_members([scores[k] for k in members], hits[list(members)])
-        for whole, part in zip((gaps, width, p, p_predictions), found, strict=True):
+        of_members = _of_members([scores[k] for k in members], hits[list(members)])
+        for whole, part in zip((gaps, width, p, p_predictions), of_members, strict=True):
             whole[np.ix_(members, members)] = part
     for one in (p, p_predictions):
         np.fill_diagonal(one, np.nan)

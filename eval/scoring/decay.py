@@ -120,12 +120,12 @@ def sums(runs: Sequence[Run], draws: Draws, times: Floats) -> tuple[Pairs, Sums]
 def constants(runs: Sequence[Run]) -> dict[int, int]:
     """Step → the class that most training samples up to it have, with most of the seeds; without steps whose rows do
     not say it."""
-    kind, found = stored_protocol(runs[0].about["protocol"]), dict[int, list[int]]()
+    kind, classes_of = stored_protocol(runs[0].about["protocol"]), dict[int, list[int]]()
     for run in runs:
         of: dict[int, Row] = {i: row for (i, _), row in new_models(run.rows, kind.roles.step).items()}
         for i, row in of.items():
-            found.setdefault(i, []).extend([row.constant] if row.constant >= 0 else [])
-    return {i: int(np.bincount(classes).argmax()) for i, classes in found.items() if classes}
+            classes_of.setdefault(i, []).extend([row.constant] if row.constant >= 0 else [])
+    return {i: int(np.bincount(classes).argmax()) for i, classes in classes_of.items() if classes}
 
 
 @dataclass(frozen=True)

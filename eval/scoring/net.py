@@ -198,8 +198,8 @@ def over_samples(runs: Sequence[Run], weights: Floats, groups: Array | None, par
             sample = answers[-1].sample
             if (key := (j, id(sample))) not in clusters:
                 cluster = np.asarray(sample if groups is None else groups[sample])
-                kept = slice(None) if part is None else part[cluster]
-                clusters[key] = cluster[kept], kept
+                counts = slice(None) if part is None else part[cluster]
+                clusters[key] = cluster[counts], counts
             if not len(clusters[key][0]):
                 continue
             hits = np.stack([one.right for one in answers])[:, clusters[key][1]]
@@ -266,8 +266,8 @@ def read_control(roots: Iterable[Path], protocol: str, sha256: str) -> Control:
 def draws_of(runs: Sequence[Run], control: Control) -> dict[str, list[Draw]]:
     """The draws of one learner by kind, in order of their numbers."""
     keys = {run.about["seed"]: key_of(run.about) for run in runs}
-    found = {(one.kind, one.draw): one for one in reversed(control.draws) if keys.get(one.seed) == one.key}
-    return {kind: [found[key] for key in sorted(found) if key[0] == kind] for kind in get_args(Kind)}
+    by_number = {(one.kind, one.draw): one for one in reversed(control.draws) if keys.get(one.seed) == one.key}
+    return {kind: [by_number[key] for key in sorted(by_number) if key[0] == kind] for kind in get_args(Kind)}
 
 
 def net_of(runs: Sequence[Run], control: Control, groups: Array | None) -> Net | None:
@@ -288,7 +288,8 @@ def net_of(runs: Sequence[Run], control: Control, groups: Array | None) -> Net |
         if changes == {-1} or not len(lags) or not matrices:
             return np.full(len(np.unique(lags)) + 1, 0.0 if changes == {-1} else np.nan)
         lost = pairs.loss(np.mean(matrices, 0))
-        return _on_grid(np.append(by_lag(lost), np.nan if years is None else lost @ pairs.weight))
+        losses = np.append(by_lag(lost), np.nan if years is None else lost @ pairs.weight)
+        return np.asarray(np.round(losses / GRID) * GRID)
 
     gross, inside = loss([matrix_of(run) for run in runs]), loss([one.matrix for one in within])
     rest = loss([one.matrix for one in whole]) if whole else inside
@@ -350,15 +351,10 @@ def _judged(net: Net, real: Sum, slopes: Floats, halves: Floats, draws: Sequence
     low, high = float(band.low), float(band.high)
     ends = f"The 95 % interval of its net loss, {low:.1f} to {high:.1f} points per year,"
     missing = f" ({net.draws} of {net.wanted} permutations are there)" * (net.draws < net.wanted)
-    found: Is = "ageing" if low > 0 else "none" if high < LIMIT else "not known"
+    verdict: Is = "ageing" if low > 0 else "none" if high < LIMIT else "not known"
     why = {"ageing": f"is above 0{missing}", "none": f"ends below {LIMIT:.0f}{missing}",
-           "not known": f"has 0 and {LIMIT:.0f} in it{missing}"}[found]  # fmt: skip
-    return replace(net, is_=found, points_per_year=band, p=p, because=f"{ends} {why}.")
-
-
-def _on_grid(values: Floats) -> Floats:
-    """Rounded so that sums and differences are exact."""
-    return np.asarray(np.round(values / GRID) * GRID)
+           "not known": f"has 0 and {LIMIT:.0f} in it{missing}"}[verdict]  # fmt: skip
+    return replace(net, is_=verdict, points_per_year=band, p=p, because=f"{ends} {why}.")
 
 
 def holm_named(nets: Sequence[Net]) -> list[Net]:

@@ -67,14 +67,14 @@ def _printed(features: str, network: str) -> dict[str, list[str]]:
     They are the preset of the network and the features: hyper-parameters, features that are not scaled, the reference's
     variant of each method, as many samples of the memory in an update of A-GEM as a step has."""
     preset = OF_FEATURES.get((features, network), PRESET[network])
-    made: dict[str, list[str]] = {}
+    learners: dict[str, list[str]] = {}
     for of, net, learner in table():
         if (of, net) == (features, network):
             spec = spec_of(learner)
             base = learner.partition("(")[0]
             settings = spec(**fitting(preset, {base: spec.kind})[base]).settings()
-            made.setdefault(_text(base, settings), []).append(learner)
-    return made
+            learners.setdefault(_text(base, settings), []).append(learner)
+    return learners
 
 
 def _text(learner: str, settings: Mapping[str, Any]) -> str:

@@ -120,13 +120,13 @@ class Sums:
 
     def weighted(self, weights: Array, seeds: slice | None = None) -> list[Array]:
         """weights (B, G) → Q arrays (B, *shape), of all seeds together, or (k, B, *shape), of each of some seeds."""
-        found = []
+        of_draws = []
         for of in self.parts:
             chosen = [sum(of[1:], of[0])] if seeds is None else of[seeds]
             once = {id(part): np.asarray(weights.astype(part.dtype, copy=False) @ part) for part in chosen}
             one = np.stack([once[id(part)] for part in chosen]).reshape(-1, len(weights), *self.shape)
-            found.append(one[0] if seeds is None else one)
-        return found
+            of_draws.append(one[0] if seeds is None else one)
+        return of_draws
 
 
 def summed(
@@ -250,12 +250,12 @@ def drawn(f: Function, of: Sums, each: bool = False) -> dict[str, Drawn]:
         exact = f(*np.concatenate([total.sum(1, keepdims=True), total], 1))
         single = _evaluated(f, of, few, each=True) if each or seeds > 1 else {}
         whole = {} if each else _evaluated(f, of, weights, each=False)
-    found = {}
+    numbers = {}
     for name, value in exact.items():
         of_seeds = np.moveaxis(single[name], 0, 1) if single else np.zeros((0, *value[1:].shape))
         samples = of_seeds.mean(1) if each else whole[name]
-        found[name] = Drawn(value[1:].mean(0) if each else value[0], samples, value[1:], of_seeds, of.clusters)
-    return found
+        numbers[name] = Drawn(value[1:].mean(0) if each else value[0], samples, value[1:], of_seeds, of.clusters)
+    return numbers
 
 
 @lru_cache(1)

@@ -194,12 +194,12 @@ def _times_and_groups(arrays: Mapping[str, Array], what: str) -> dict[str, Array
         except (pa.ArrowException, TypeError, ValueError):
             return pa.chunked_array([[None if value is None else str(value) for value in arrays[name].tolist()]])
 
-    found: dict[str, Array] = {"group": groups_of(column("group"), f"{what}: group")} if "group" in arrays else {}
+    columns: dict[str, Array] = {"group": groups_of(column("group"), f"{what}: group")} if "group" in arrays else {}
     if "time" in arrays:
-        found["time"] = times_of(column("time"), row_of)
+        columns["time"] = times_of(column("time"), row_of)
     if "label_time" in arrays:
-        found["label_time"] = label_times(column("label_time"), column("time"), found["time"], row_of)
-    return found
+        columns["label_time"] = label_times(column("label_time"), column("time"), columns["time"], row_of)
+    return columns
 
 
 def _sides(split: Array, what: str) -> Array:

@@ -9,20 +9,17 @@ import numpy as np
 from driftline.curate.core.errors import BadInput, MissingFile
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.foreign.images import IMAGE_SUFFIXES, as_rgb, open_image
-from driftline.stream_builder.datasets import Dataset, Samples
+from driftline.stream_builder.datasets import Dataset
 from driftline.stream_builder.stream import SPLITS, Split, Step, Stream
 
 
 def from_dataset(dataset: Dataset) -> Stream:
     """One step with train and test splits, in the order of the files."""
-    splits = {name: _split(getattr(dataset, name), name) for name in ("train", "test")}
+    sides = {"train": dataset.train, "test": dataset.test}
+    splits = {name: Split(s.x, s.y, np.array([f"{name}-{i}" for i in s.index.tolist()])) for name, s in sides.items()}
     is_text = isinstance(dataset.train.x, np.ndarray) and dataset.train.x.dtype.kind == "U"
     facts = {"from": "texts" if is_text else "dataset", "base": dataset.name}
     return Stream(dataset.name, [Step(0, "all", splits)], dataset.classes, facts=facts)
-
-
-def _split(samples: Samples, name: str) -> Split:
-    return Split(samples.x, samples.y, np.array([f"{name}-{i}" for i in samples.index.tolist()]))
 
 
 FIRST, LAST = 1930, 2013

@@ -248,7 +248,7 @@ def floors(
     names, fidelity: as of `measured`. pairs: of points that are looked at. Raises IncompatibleStream.
     """
     trains, test = train_and_test(stream)
-    found: dict[str, Any] = {"floor": {}, "floor_because": {}}
+    document: dict[str, Any] = {"floor": {}, "floor_because": {}}
     for name in names:
         parts = ["covariate", "conditional"] if name == "paper" else [name]
         steps = trains[:-1] if name == "paper" else trains
@@ -258,8 +258,8 @@ def floors(
         why = "" if divisions >= FEWEST_DIVISIONS else "it would take too long"
         why = why if min(len(np.unique(of)) for of in groups) >= FEWEST_GROUPS else "a step has too few groups"
         if why:
-            found["floor"] |= dict.fromkeys(parts)
-            found["floor_because"] |= dict.fromkeys(parts, f"not known, {why}")
+            document["floor"] |= dict.fromkeys(parts)
+            document["floor_because"] |= dict.fromkeys(parts, f"not known, {why}")
             continue
         points, target = project(trains, test, VARIANCE if name == "paper" else 1.0)
         of = _measures(name, stream, fidelity, seed)
@@ -270,9 +270,9 @@ def floors(
             pool, y = np.concatenate([points[t], target]), np.concatenate([trains[t].y, test.y])
             drawn = [of(pool[a], y[a], pool[b], y[b]) for a, b in _divisions(group, len(test), divisions, seed)]
             ends.append(np.sort(drawn, axis=0)[rank] / own)
-        found["floor"] |= {part: [float(end[k]) for end in ends] for k, part in enumerate(parts)}
-        found["floor_because"] |= dict.fromkeys(parts, f"95 % of {divisions} random divisions are below")
-    return found
+        document["floor"] |= {part: [float(end[k]) for end in ends] for k, part in enumerate(parts)}
+        document["floor_because"] |= dict.fromkeys(parts, f"95 % of {divisions} random divisions are below")
+    return document
 
 
 def _groups(train: Split, test: Split) -> Labels:

@@ -80,7 +80,8 @@ def cut(stream: Stream, kind: Kind, held_out: int, tests: int, shuffled: bool, m
     else:
         new, new_test = _by_class(train, test, _far_half if kind == "within-class" else _reworded)
     rng = np.random.default_rng(seed)  # the reference's own generator and order of draws
-    original, novel = (_at_most(np.flatnonzero(mask), tests, rng) for mask in (~new_test, new_test))
+    original, novel = map(np.flatnonzero, (~new_test, new_test))
+    original, novel = (p if len(p) <= tests else rng.choice(p, tests, replace=False) for p in (original, novel))
     order = rng.permutation(np.flatnonzero(new))
     if kind == "temporal":
         order = np.flatnonzero(new)  # in its own order
@@ -152,10 +153,6 @@ def _reworded(train: Any, test: Any) -> Masks:
     alike = [np.sort(cosines, 1)[:, -k:].mean(1) for cosines in (among, asked @ known.T)]
     edge = np.quantile(alike[0], UNLIKE)
     return [similarity < edge for similarity in alike]
-
-
-def _at_most(pool: npt.NDArray[np.int64], n: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-    return pool if len(pool) <= n else np.asarray(rng.choice(pool, n, replace=False), np.int64)
 
 
 def _spread(

@@ -206,8 +206,8 @@ class Ocrr(Protocol):
         measures = {"start_novel": novel[0], "start_original": original[0], "on_the_stream": right}
         measures["corrections"] = float(at[-1])
         others = {REACHED[n].name: reached[n] for n in TARGETS if n not in NAMED}
-        kept = {key: [getattr(row, key) for row in tests] for key in ("seen", "stored", "recall")}
-        over_corrections: dict[str, Sequence[float]] = {"at": at, "value": novel, "original": original, **kept}
+        columns = {key: [getattr(row, key) for row in tests] for key in ("seen", "stored", "recall")}
+        over_corrections: dict[str, Sequence[float]] = {"at": at, "value": novel, "original": original, **columns}
         return Result(scores, measures | others | _costs(rows), curve=over_corrections)
 
 

@@ -143,13 +143,13 @@ def _measured(aged: Aged, name: str) -> tuple[float | None, ...]:
 def answer(aged: Aged) -> Answer:
     """Headline, key sentence, takeaways, and what follows."""
     stale = aged.stale is not None and aged.stale.shown
-    made = [_staleness(aged), _fall(aged)] if stale else [_fall(aged), _staleness(aged)]
+    parts = [_staleness(aged), _fall(aged)] if stale else [_fall(aged), _staleness(aged)]
     if aged.cells.moved and not math.isnan(aged.fixed_slope.low) and not aged.cells.labels:
-        made.append(f"At a constant mix of classes and groups it changes by {changed(aged.fixed_slope)} points per "
+        parts.append(f"At a constant mix of classes and groups it changes by {changed(aged.fixed_slope)} points per "
                     f"{aged.periods.unit}; the mix moved by {100 * aged.cells.moved:.0f} %.")  # fmt: skip
-    made += [_half_life(aged), _ahead(aged), aged.advice.because]
+    parts += [_half_life(aged), _ahead(aged), aged.advice.because]
     sentences, may, may_not = (
-        tuple(Markup("{}").format(one) for one in of if one) for of in (made, _may(aged), _may_not(aged))
+        tuple(Markup("{}").format(one) for one in of if one) for of in (parts, _may(aged), _may_not(aged))
     )
     return Answer(_headline(aged), sentences, may, may_not)
 

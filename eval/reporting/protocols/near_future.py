@@ -78,7 +78,7 @@ def varies(document: Document) -> str:
 def figures(document: Document) -> list[Figure]:
     """The figures for which the results have the data."""
     results = document["results"]
-    kept = (
+    note = (
         "The last model, on all held-out samples up to each period [near-future accuracy, figure 4]; the end is the "
         "score. A line that rises to the right: old samples are lost."
     )
@@ -95,7 +95,7 @@ def figures(document: Document) -> list[Figure]:
     charts = [
         along("Near-future accuracy", "Mean over all samples tested so far.", "at", "value"),
         along("Online accuracy", "The same without a gap: label correlation included.", "online_at", "online"),
-        Figure("Retention", kept, retained),
+        Figure("Retention", note, retained),
     ]
     if blind := results[0].get("told", {}).get("blind"):
         charts.insert(0, _blind(blind, shift))

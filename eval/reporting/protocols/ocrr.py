@@ -43,8 +43,8 @@ def figures(document: Document) -> list[Figure]:
     """Recovery and forgetting; recall, if a search was by an index."""
     results = document["results"]
     by_index = {r["label"]: (r["curve"]["at"], r["curve"]["recall"]) for r in results if min(r["curve"]["recall"]) < 1}
-    found = "Share of the nearest samples of each test that the index finds (OCRR's verify_hnsw_recall)."
-    recall = [Figure("Recall of the index", found, lines(by_index, "corrections"))] if by_index else []
+    note = "Share of the nearest samples of each test that the index finds (OCRR's verify_hnsw_recall)."
+    recall = [Figure("Recall of the index", note, lines(by_index, "corrections"))] if by_index else []
 
     def over_corrections(title: str, tested_on: str, key: str) -> Figure:
         series = {r["label"]: (r["curve"]["at"], r["curve"][key]) for r in results}

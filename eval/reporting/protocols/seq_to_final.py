@@ -214,9 +214,9 @@ def _names(cells: Cells) -> list[str]:
     return sorted({n for row in cells.values() for n in row}, key=lambda n: (_place(n), n))
 
 
-def _numbers(found: set[int]) -> str:
+def _numbers(numbers: set[int]) -> str:
     """One number, or the smallest and the largest."""
-    return "–".join(str(number) for number in sorted({min(found), max(found)})) if found else "–"
+    return "–".join(str(number) for number in sorted({min(numbers), max(numbers)})) if numbers else "–"
 
 
 def _place(name: str) -> int:
