@@ -27,17 +27,12 @@ Document = Mapping[str, Any]  # of `driftline eval --json`
 Floats = npt.NDArray[np.float64]
 
 PROTOCOLS = Registry(
-    "protocol",
-    {
-        "clear-iid": "driftline.eval.protocols.clear:Iid",
-        "clear-streaming": "driftline.eval.protocols.clear:Streaming",
-        "ocrr": "driftline.eval.protocols.ocrr.protocol:Ocrr",
-        "seq-to-final": "driftline.eval.protocols.seq_to_final.protocol:SeqToFinal",
-        "near-future": "driftline.eval.protocols.near_future.protocol:NearFuture",
-    },
-    group="protocols",
-    base="driftline.eval.protocol:Protocol",
-)
+    "protocol", "driftline.eval.protocols", {"clear-iid": ".clear:Iid", "clear-streaming": ".clear:Streaming",
+                                             "ocrr": ".ocrr.protocol:Ocrr",
+                                             "seq-to-final": ".seq_to_final.protocol:SeqToFinal",
+                                             "near-future": ".near_future.protocol:NearFuture"},
+    group="protocols", base="driftline.eval.protocol:Protocol",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ class Entry:
 class Registry(Mapping[str, Any]):
     """The registered objects of one kind: first our own, then those of installed packages by name.
 
-    >>> kinds = Registry("number", {"pi": "math:pi"})
+    >>> kinds = Registry("number", "math", {"pi": ":pi"})
     >>> kinds["pi"] > 3
     True
     >>> kinds["pie"]
@@ -49,13 +49,14 @@ class Registry(Mapping[str, Any]):
     def __init__(
         self,
         kind: str,
+        home: str,
         entries: Mapping[str, str],
         group: str = "",
         base: str = "",
         further: str = "",
         listed: str = "",
     ) -> None:
-        """kind: what one entry is ("learner"). entries: name → "module:attribute".
+        """kind: what one entry is ("learner"). entries: name → ".module:attribute" in the package `home`.
 
         group: of the entry points, without "driftline."; "": the registry takes none. base: "module:Class" from which
         every entry of another package must derive; "": any callable. further: what else `resolve` takes, for messages.
@@ -63,7 +64,7 @@ class Registry(Mapping[str, Any]):
         """
         self.kind, self.group, self.base, self.further = kind, group, base, further
         self.listed = listed or group.replace("_", "-")
-        self._own = dict(entries)
+        self._own = {name: home + target for name, target in entries.items()}
         self._admitted: dict[str, str] = {}  # package.module:Name as given by the user of this process
         self._classes: dict[str, Any] = {}  # classes that the user of this process handed over, by name
 

@@ -143,14 +143,7 @@ def describe(encoder: Encoder, kind: str, model: str, weights: str | None) -> di
 
 
 ENCODERS = Registry(
-    "encoder",
-    {
-        "clip": "driftline.curate.encoders.clip:Clip",
-        "backbone": "driftline.curate.encoders.backbone:Backbone",
-        "table": "driftline.curate.encoders.texts:TableOfVectors",
-        "sentence": "driftline.curate.encoders.texts:Sentence",
-        "ngrams": "driftline.curate.encoders.texts:Ngrams",
-    },
-    group="encoders",
-    base="driftline.curate.encoders:Encoder",
-)
+    "encoder", __name__, {"clip": ".clip:Clip", "backbone": ".backbone:Backbone", "table": ".texts:TableOfVectors",
+                          "sentence": ".texts:Sentence", "ngrams": ".texts:Ngrams"},
+    group="encoders", base="driftline.curate.encoders:Encoder",
+)  # fmt: skip

@@ -72,6 +72,4 @@ MOCO_V2 = Recipe()  # the reference code's defaults, which CLEAR used [CLEAR, su
 SMALL = Recipe(
     "resnet10t", size=64, room=72, epochs=100, batch=128, queue=256, key_momentum=0.996, temperature=0.1, groups=2
 )
-RECIPES = Registry(
-    "recipe", {"moco-v2": "driftline.curate.pretrain:MOCO_V2", "small": "driftline.curate.pretrain:SMALL"}
-)
+RECIPES = Registry("recipe", __name__, {"moco-v2": ":MOCO_V2", "small": ":SMALL"})

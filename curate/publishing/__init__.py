@@ -71,13 +71,7 @@ class Published:
     """what is left to do"""
 
 
-PUBLISHERS = Registry(
-    "publishing target",
-    {
-        "hf": "driftline.curate.publishing.targets:hub",
-        "s3": "driftline.curate.publishing.targets:s3",
-    },
-)
+PUBLISHERS = Registry("publishing target", __name__, {"hf": ".targets:hub", "s3": ".targets:s3"})
 
 
 def plan_of(folder: Path) -> Plan:

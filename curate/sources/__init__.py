@@ -7,15 +7,7 @@ own it is an entry point in the group `driftline.sources`.
 from driftline.curate.core.registry import Registry
 
 SOURCES = Registry(
-    "source",
-    {
-        "yfcc": "driftline.curate.sources.yfcc:Yfcc",
-        "folder": "driftline.curate.sources.folder:Folder",
-        "delimited": "driftline.curate.sources.table:Delimited",
-        "parquet": "driftline.curate.sources.table:Parquet",
-        "huggingface": "driftline.curate.sources.table:HuggingFace",
-        "flickr": "driftline.curate.sources.flickr:Flickr",
-    },
-    group="sources",
-    base="driftline.curate.sources.base:Source",
-)
+    "source", __name__, {"yfcc": ".yfcc:Yfcc", "folder": ".folder:Folder", "delimited": ".table:Delimited",
+                         "parquet": ".table:Parquet", "huggingface": ".table:HuggingFace", "flickr": ".flickr:Flickr"},
+    group="sources", base="driftline.curate.sources.base:Source",
+)  # fmt: skip

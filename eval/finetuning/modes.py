@@ -14,7 +14,8 @@ SEARCHES = ("search", "surgical-rgn", "surgical-snr")
 FROZEN_JOINT = "frozen-joint"
 OBJECTIVES = Registry(
     "objective",
-    {name: f"driftline.eval.finetuning.objectives:{name}" for name in ("erm", "irm", "dro")},
+    "driftline.eval.finetuning.objectives",
+    {name: f":{name}" for name in ("erm", "irm", "dro")},
     group="objectives",
 )
 WITHOUT_POOL = ("none", "each", "joint")  # the other histories: one objective for the pooled steps

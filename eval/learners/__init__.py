@@ -31,8 +31,9 @@ MODULES = (  # module, and its learners: `er-online` is the class ErOnline, `der
 
 LEARNERS = Registry(
     "learner",
+    __name__,
     {
-        name: f"driftline.eval.learners.{module}:{name.replace('++', '-plus-plus').title().replace('-', '')}"
+        name: f".{module}:{name.replace('++', '-plus-plus').title().replace('-', '')}"
         for module, names in MODULES
         for name in names.split()
     },

@@ -231,7 +231,8 @@ class Balanced(Sampler):
 
 SAMPLERS = Registry(
     "sampler",
-    {name.lower(): f"{__name__}:{name}" for name in ("Fifo", "Uniform", "Mixed", "Balanced")},
+    __name__,
+    {name.lower(): f":{name}" for name in ("Fifo", "Uniform", "Mixed", "Balanced")},
     group="samplers",
     base=f"{__name__}:Sampler",
 )

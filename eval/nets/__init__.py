@@ -15,15 +15,12 @@ from driftline.eval.engine.linear import seeded
 if TYPE_CHECKING:  # without torch, which may be absent, the names are known
     from driftline.eval.nets.chain import Blocks, Net
 
+DEPTHS = {"conv": "conv", "res": "residual", "dense": "dense"}
 NETS = Registry(
     "network",
-    {
-        **{f"conv-{n}": "driftline.eval.nets.chain:conv" for n in (1, 2, 3, 4)},
-        **{f"res-{n}": "driftline.eval.nets.chain:residual" for n in (1, 2, 3, 4)},
-        **{f"dense-{n}": "driftline.eval.nets.chain:dense" for n in (1, 2, 3, 4)},
-        "linear": "driftline.eval.nets.chain:linear",
-        "mlp": "driftline.eval.nets.chain:mlp",
-    },
+    "driftline.eval.nets.chain",
+    {f"{name}-{n}": f":{make}" for name, make in DEPTHS.items() for n in (1, 2, 3, 4)}
+    | {"linear": ":linear", "mlp": ":mlp"},
     group="networks",
 )
 

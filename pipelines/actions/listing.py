@@ -39,7 +39,7 @@ FAMILIES = {  # how a learner takes its data: its declared need → heading, the
     "whole_steps": "step by step",
     "all_steps": "all steps at once, for the last one",
 }
-REGISTRIES = Registry("kind", {kind: target for kind, (target, _) in KINDS.items()})
+REGISTRIES = Registry("kind", "", {kind: target for kind, (target, _) in KINDS.items()})
 
 
 def _things(kind: str) -> Mapping[str, Any]:

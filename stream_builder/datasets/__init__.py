@@ -18,17 +18,11 @@ from driftline.stream_builder.datasets.base import Samples as Samples
 from driftline.stream_builder.step import check
 
 DATASETS = Registry(
-    "dataset",
-    {
-        "cifar10": "driftline.stream_builder.datasets.images:cifar10",
-        "cifar100": "driftline.stream_builder.datasets.images:cifar100",
-        "banking77": "driftline.stream_builder.datasets.texts:banking77",
-        "clinc150": "driftline.stream_builder.datasets.texts:clinc150",
-        "imagenet": "driftline.stream_builder.datasets.images:imagenet",
-    },
-    group="datasets",
-    further="a path, or package.module:Name",
-)
+    "dataset", __name__, {"cifar10": ".images:cifar10", "cifar100": ".images:cifar100",
+                          "banking77": ".texts:banking77", "clinc150": ".texts:clinc150",
+                          "imagenet": ".images:imagenet"},
+    group="datasets", further="a path, or package.module:Name",
+)  # fmt: skip
 
 
 def open_dataset(source: str | Path, options: Options | None = None) -> Dataset:

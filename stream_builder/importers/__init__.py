@@ -12,14 +12,8 @@ BadInput and IntegrityError naming the file; BadConfig for an option.
 from driftline.curate.core.registry import Registry
 
 IMPORTERS = Registry(
-    "importer",
-    {
-        "clear": "driftline.stream_builder.importers.clear:from_clear",
-        "folder-by-time": "driftline.stream_builder.importers.published:from_folder_by_time",
-        "hub": "driftline.stream_builder.importers.hub:from_hub",
-        "tic": "driftline.stream_builder.importers.published:from_tic",
-        "wild-time": "driftline.stream_builder.importers.published:from_wild_time",
-        "wilds": "driftline.stream_builder.importers.published:from_wilds",
-    },
+    "importer", __name__, {"clear": ".clear:from_clear", "folder-by-time": ".published:from_folder_by_time",
+                           "hub": ".hub:from_hub", "tic": ".published:from_tic",
+                           "wild-time": ".published:from_wild_time", "wilds": ".published:from_wilds"},
     group="importers",
-)
+)  # fmt: skip

@@ -8,10 +8,8 @@ from driftline.curate.core.registry import Registry
 
 DISTANCES = Registry(
     "distance",
-    {
-        "w2": "driftline.stream_builder.measures.shift_distance:wasserstein2",
-        "sliced": "driftline.stream_builder.measures.shift_distance:sliced",
-    },
+    f"{__name__}.shift_distance",
+    {"w2": ":wasserstein2", "sliced": ":sliced"},
     group="measures",
     listed="distances",
 )

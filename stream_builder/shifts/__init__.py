@@ -10,19 +10,10 @@ COMMON = (
     "gaussian_noise", "gaussian_blur", "brightness", "contrast", "saturate", "jpeg", "pixelate", "elastic_transform",
 )  # fmt: skip
 SHIFTS = Registry(
-    "shift",
-    {
-        "C": "driftline.stream_builder.shifts.paper:Corruption",
-        "R": "driftline.stream_builder.shifts.paper:Rotation",
-        "r": "driftline.stream_builder.shifts.paper:ConditionalRotation",
-        "T": "driftline.stream_builder.shifts.paper:Tint",
-        "t": "driftline.stream_builder.shifts.paper:ConditionalTint",
-        "L": "driftline.stream_builder.shifts.paper:LabelFlip",
-        "s": "driftline.stream_builder.shifts.paper:Subpopulation",
-        "p": "driftline.stream_builder.shifts.paper:LabelShift",
-        **{name: f"driftline.stream_builder.shifts.common:{name}" for name in COMMON},
-    },
-    group="shifts",
-    base="driftline.stream_builder.shifts.base:Shift",
+    "shift", __name__, {"C": ".paper:Corruption", "R": ".paper:Rotation", "r": ".paper:ConditionalRotation",
+                        "T": ".paper:Tint", "t": ".paper:ConditionalTint", "L": ".paper:LabelFlip",
+                        "s": ".paper:Subpopulation", "p": ".paper:LabelShift",
+                        **{name: f".common:{name}" for name in COMMON}},
+    group="shifts", base="driftline.stream_builder.shifts.base:Shift",
     further="or {package.module:Name}, in braces",
-)
+)  # fmt: skip

@@ -164,7 +164,7 @@ def test_broken_json_names_the_file(tmp_path: Path) -> None:
 
 def test_an_unknown_name_gives_a_suggestion_and_the_available_names() -> None:
     with pytest.raises(UnknownName, match=r"Did you mean 'nap'\? Available: finetune, nap"):
-        Registry("learner", {"nap": "x:y", "finetune": "x:y"})["napp"]
+        Registry("learner", "x", {"nap": ":y", "finetune": ":y"})["napp"]
 
 
 @given(st.text(max_size=200))

@@ -7,13 +7,5 @@ the order of the questions. No file may show the expected class of an item or th
 
 from driftline.curate.core.registry import Registry
 
-PLATFORMS = Registry(
-    "platform",
-    {
-        "mturk": "driftline.curate.validation.asking.platforms:mturk",
-        "turkle": "driftline.curate.validation.asking.platforms:requester_files",
-        "prolific": "driftline.curate.validation.asking.platforms:prolific",
-        "label-studio": "driftline.curate.validation.asking.platforms:label_studio",
-    },
-    group="platforms",
-)
+FORMS = {"mturk": "mturk", "turkle": "requester_files", "prolific": "prolific", "label-studio": "label_studio"}
+PLATFORMS = Registry("platform", __name__, {n: f".platforms:{form}" for n, form in FORMS.items()}, group="platforms")

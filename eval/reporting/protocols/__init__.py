@@ -51,15 +51,9 @@ class Page:
 
 
 PAGES = Registry(
-    "page of a protocol",
-    {
-        "clear-iid": "driftline.eval.reporting.protocols:IID",
-        "clear-streaming": "driftline.eval.reporting.protocols:STREAMING",
-        "ocrr": "driftline.eval.reporting.protocols.ocrr:PAGE",
-        "seq-to-final": "driftline.eval.reporting.protocols.seq_to_final:PAGE",
-        "near-future": "driftline.eval.reporting.protocols.near_future:PAGE",
-    },
-)
+    "page of a protocol", __name__, {"clear-iid": ":IID", "clear-streaming": ":STREAMING", "ocrr": ".ocrr:PAGE",
+                                     "seq-to-final": ".seq_to_final:PAGE", "near-future": ".near_future:PAGE"},
+)  # fmt: skip
 
 
 def lead_of(document: Document, references: Mapping[str, float], alone: str, what: str) -> Lead:
