@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from driftline.curate.core.atomic_io import write_json, write_parquet
 from driftline.curate.core.executor import Executor
-from driftline.curate.embedding.vector_store import Store, VectorFile, vector_file
+from driftline.curate.embedding.vector_store import VectorFile, VectorStore, vector_file
 from driftline.curate.retrieval.exact_search import search
 
 CORES = len(os.sched_getaffinity(0))
@@ -49,9 +49,9 @@ def prompts(n: int, width: int) -> Any:
     return x / np.linalg.norm(x, axis=1, keepdims=True)
 
 
-def store_of(part: VectorFile, buckets: int) -> Store:
+def store_of(part: VectorFile, buckets: int) -> VectorStore:
     ids = pa.chunked_array([pa.array([f"{i:010d}" for i in range(part.rows)])])
-    return Store((part,), (np.arange(part.rows) % buckets).astype(np.int32), ids)
+    return VectorStore((part,), (np.arange(part.rows) % buckets).astype(np.int32), ids)
 
 
 def median(work: Callable[[], Any], repeats: int = REPEATS) -> float:
@@ -250,7 +250,7 @@ def part_prompts(folder: Path, rows: int) -> dict[str, Any]:
     }
 
 
-def prompt_pass(store: Store, q: Any) -> float:
+def prompt_pass(store: VectorStore, q: Any) -> float:
     """Seconds of one search as the page makes it."""
     executor = Executor(workers=CORES)
     return median(lambda: search(store, q, 60, list(range(11)), sides=("top",), executor=executor), 1)

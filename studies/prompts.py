@@ -23,7 +23,7 @@ from PIL import Image, ImageOps
 
 from driftline.curate.core.atomic_io import read_json, write_bytes, write_text
 from driftline.curate.core.run_log import RunLog
-from driftline.curate.embedding.vector_store import Store
+from driftline.curate.embedding.vector_store import VectorStore
 from driftline.curate.encoders import Encoder, EncoderSpec
 from driftline.curate.pretrain.small_clip import train
 from driftline.curate.retrieval.candidates import query_vectors
@@ -71,7 +71,7 @@ def precision(
     folder: Path, encoder: Encoder, concepts: Sequence[Concept], shows: Mapping[str, set[str]]
 ) -> dict[str, dict[str, tuple[int, int]]]:
     """Concept → bucket → (number right, number retrieved) among the best K. shows: id → what the picture shows."""
-    store = Store.open(folder_of(folder, "embed"))
+    store = VectorStore.open(folder_of(folder, "embed"))
     buckets = {b["index"]: str(b["name"]) for b in read_json(folder_of(folder, "bucket") / "buckets.json")}
     texts, groups = query_vectors(encoder, concepts)
     ranked = search(store, texts, K, list(buckets), groups, ("top",)).ranked["top"]
@@ -115,7 +115,7 @@ def measure_usda(folder: Path) -> None:
         way: precision(folder, encoder, concepts, shows)
         for way, concepts in variants(names, "a watercolor of {}", many, SPECIES).items()
     }
-    kept = Store.open(folder_of(folder, "embed")).ids.to_pylist()
+    kept = VectorStore.open(folder_of(folder, "embed")).ids.to_pylist()
     chance = {n: float(np.mean([n in shows[i] for i in kept])) for n in names}
     print(f"## USDA: precision at {K}, {len(kept):,} pictures\n\n{table(ways, chance)}\n")
     print(by_bucket(ways[f"ensemble of {len(many)} templates"]) + "\n")

@@ -49,7 +49,7 @@ class VectorFile:
 
 
 @dataclass(frozen=True)
-class Store:
+class VectorStore:
     """N vectors in several files, each with a bucket and an id."""
 
     files: tuple[VectorFile, ...]
@@ -77,14 +77,14 @@ class Store:
         return len(self.buckets)
 
     @staticmethod
-    def open(folder: Path) -> "Store":
+    def open(folder: Path) -> "VectorStore":
         """Open the folder of an embed stage: `img_emb/*.npy`, `metadata/*.parquet` (id, bucket, fault)."""
         files, buckets, ids = [], [], []
         for table, file in parts(folder):
             files.append(file)
             buckets.append(table["bucket"].to_numpy())
             ids += table["id"].chunks
-        return Store(
+        return VectorStore(
             tuple(files),
             np.concatenate(buckets).astype(np.int32) if buckets else np.zeros(0, np.int32),
             pa.chunked_array(ids, pa.string()),
@@ -126,7 +126,7 @@ def vectors_path(metadata: Path) -> Path:
 
 def vectors_of(folder: Path, ids: list[str]) -> npt.NDArray[np.float16]:
     """(N, D) float16 in the order of `ids`, from a finished embed stage. Raises MissingFile if it has no vectors."""
-    store = Store.open(folder)
+    store = VectorStore.open(folder)
     if not store.files:
         raise MissingFile(f"{folder} holds no vectors.", "Expected a finished embed stage.")
     return store.take(pc.index_in(pa.array(ids, pa.string()), value_set=store.ids).to_numpy())

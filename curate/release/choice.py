@@ -44,7 +44,7 @@ Rows = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Collection:
+class ReleaseInputs:
     """The outputs of earlier stages, and the files that the settings name."""
 
     table: Sequence[Path]
@@ -116,7 +116,7 @@ class Choice:
     """id in the run of each other accepted image → reason"""
 
 
-def choose(collection: Collection, seed: int) -> Choice:
+def choose(collection: ReleaseInputs, seed: int) -> Choice:
     """Choose the images of a release; writes nothing. Raises BadConfig for a version or classes that do not fit the
     previous release, Shortage if too few images may be published."""
     settings, previous, embedded = collection.settings, collection.previous, collection.embedded
@@ -168,7 +168,7 @@ def _numbers(rows: Rows, group: Mapping[str, str]) -> npt.NDArray[np.int64]:
     return np.array([numbers[group[row["id"]]] for row in rows], np.int64)
 
 
-def with_metadata(chosen: Sequence[Mapping[str, Any]], collection: Collection) -> Rows:
+def with_metadata(chosen: Sequence[Mapping[str, Any]], collection: ReleaseInputs) -> Rows:
     """The rows with the metadata of each photo from earlier stages."""
     rows = [dict(row) for row in chosen]
     table = lookup(rows, collection.table, (*FROM_TABLE, "nickname", "path"))
@@ -204,7 +204,7 @@ def _answered(row: Mapping[str, Any], people: Mapping[str, int] | None) -> dict[
 
 
 def publishable(
-    accepted: Rows, group: Mapping[str, str], collection: Collection, seed: int, first: Container[str] = ()
+    accepted: Rows, group: Mapping[str, str], collection: ReleaseInputs, seed: int, first: Container[str] = ()
 ) -> tuple[Rows, dict[str, str]]:
     """The accepted images that may be published, and id → reason of the others.
 
@@ -264,7 +264,7 @@ def _licences(rows: Rows, table: Sequence[Path]) -> dict[str, tuple[str, ...]]:
     return {id_: tuple(v for v in (row["licence"], row["licence_url"]) if v) for id_, row in texts.items()}
 
 
-def _unalterable(rows: Rows, licences: Mapping[str, Sequence[str]], collection: Collection) -> set[str]:
+def _unalterable(rows: Rows, licences: Mapping[str, Sequence[str]], collection: ReleaseInputs) -> set[str]:
     """Images whose licence forbids changes and whose pixels are not those of the file: fetch encoded them again, or
     removing the metadata of a damaged file would."""
     fixed = [row for row in rows if no_derivatives(licences.get(row["id"], ()))]

@@ -22,7 +22,7 @@ from driftline.curate.images.near_duplicates import copy_report
 from driftline.curate.metadata.released_ids import mapped
 from driftline.curate.metadata.withdrawals import PUBLISHED
 from driftline.curate.release.changes import all_withdrawn, changes_markdown, changes_since, check_version
-from driftline.curate.release.choice import LICENCE, Collection, Rows, choose, ids_of, shown, with_metadata
+from driftline.curate.release.choice import LICENCE, ReleaseInputs, Rows, choose, ids_of, shown, with_metadata
 from driftline.curate.release.croissant import croissant_tars
 from driftline.curate.release.data_card import card
 from driftline.curate.release.drift import of_release
@@ -49,7 +49,7 @@ NOT_FOR_TRAINING = ("sensitive", "held_for_review")
 
 
 def compose(
-    collection: Collection, seed: int, provenance: Mapping[str, Any], out: Path
+    collection: ReleaseInputs, seed: int, provenance: Mapping[str, Any], out: Path
 ) -> tuple[int, int, Counter[str]]:
     """Write the release into `out`/release, and `out`/dropped.parquet; finished tars are not written again.
 
@@ -108,7 +108,7 @@ def compose(
 
 
 def _further_features(
-    collection: Collection, release: Path, packed: Packed, sources: Sequence[str], kind: str
+    collection: ReleaseInputs, release: Path, packed: Packed, sources: Sequence[str], kind: str
 ) -> dict[str, npt.NDArray[np.float16]]:
     """Name → (N, D) of the packed images, by the further encoders. sources: SHA-256 of the stored images."""
     vectors = {}
@@ -121,7 +121,7 @@ def _further_features(
     return vectors
 
 
-def _pack(rows: Rows, collection: Collection, folder: Path, records: Path) -> Packed:
+def _pack(rows: Rows, collection: ReleaseInputs, folder: Path, records: Path) -> Packed:
     """Write the fetched images of `rows` as tars into `folder`."""
     rows = [row | {"changes": joined_steps(collection.requested(row["url"] or ""), row["changes"])} for row in rows]
     own_ids = set(mapped(ids_of(rows), collection.own))
@@ -134,7 +134,7 @@ def _pack(rows: Rows, collection: Collection, folder: Path, records: Path) -> Pa
 
 
 def _pack_unlabelled(
-    collection: Collection,
+    collection: ReleaseInputs,
     labelled: set[str],
     release: Path,
     records: Path,
@@ -161,7 +161,7 @@ def _pack_unlabelled(
 
 
 def _write_addresses(
-    refused: Rows, collection: Collection, classes: Sequence[str], release: Path, tests: Tested, copies: Names[str]
+    refused: Rows, collection: ReleaseInputs, classes: Sequence[str], release: Path, tests: Tested, copies: Names[str]
 ) -> int:
     """List the addresses of labelled photos whose licence permits no copies, and no photo that would give a test away;
     returns their number."""

@@ -99,7 +99,7 @@ class Encoder(Schema):
     seen: SeenRecord | None = None
 
 
-class Rules(Schema):
+class LabelRules(Schema):
     """How labels were decided: fields of ValidationSettings."""
 
     method: str
@@ -121,7 +121,7 @@ class Provenance(Schema):
     counts: dict[str, StageCounts]
     encoder: Encoder
     prompts: dict[str, list[str]]
-    validation: Rules
+    validation: LabelRules
     judgement: str | None = None
     author: str | None = None
     seen: dict[str, SeenRecord] = Field(default_factory=dict)

@@ -14,7 +14,7 @@ import numpy as np
 
 from driftline.curate.core.errors import BadConfig, BadInput
 from driftline.curate.core.executor import Executor
-from driftline.curate.embedding.vector_store import Ints, Store
+from driftline.curate.embedding.vector_store import Ints, VectorStore
 from driftline.curate.encoders import Vectors
 from driftline.curate.retrieval.scan import Side, State, scan, sizes
 
@@ -42,7 +42,7 @@ class SearchResult:
 
 
 def search(
-    store: Store,
+    store: VectorStore,
     queries: Vectors,
     depth: int,
     asked: Sequence[int],

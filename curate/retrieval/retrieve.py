@@ -17,7 +17,7 @@ from driftline.curate.core.errors import BadInput, Shortage
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.parsing import best_of, rows_of
 from driftline.curate.core.run_log import RunLog
-from driftline.curate.embedding.vector_store import Ints, Store
+from driftline.curate.embedding.vector_store import Ints, VectorStore
 from driftline.curate.encoders import Encoder, EncoderSpec, Vectors
 from driftline.curate.retrieval.candidates import Chosen, Lookup, check_enough, choose, query_vectors
 from driftline.curate.retrieval.exact_search import Ranked, search
@@ -40,7 +40,7 @@ SIDES: tuple[Side, ...] = ("top", "bottom")
 
 
 @dataclass(frozen=True)
-class Collection:
+class RetrieveInputs:
     """What earlier stages know of the images."""
 
     embedded: Path
@@ -69,7 +69,7 @@ def text_encoder(spec: EncoderSpec, embedded: Path, run_log: RunLog) -> Encoder:
 
 
 def retrieve(
-    collection: Collection,
+    collection: RetrieveInputs,
     settings: RetrieveSettings,
     encoder: Encoder,
     out: Path,
@@ -90,7 +90,7 @@ def retrieve(
     _warn_of_cuts(encoder, concepts, run_log)
     texts, groups = query_vectors(encoder, concepts, settings.negative_weight)
     write_array(out / "queries.npy", texts)
-    store = Store.open(collection.embedded)
+    store = VectorStore.open(collection.embedded)
     sizes = Counter(store.buckets.tolist())
     for bucket in collection.buckets:
         if settings.short == "fail" and not sizes[bucket["index"]]:
@@ -164,7 +164,12 @@ def _warn_of_cuts(encoder: Encoder, concepts: Sequence[Concept], run_log: RunLog
 
 
 def _lookups(
-    collection: Collection, store: Store, texts: Vectors, groups: list[int], settings: RetrieveSettings, seed: int
+    collection: RetrieveInputs,
+    store: VectorStore,
+    texts: Vectors,
+    groups: list[int],
+    settings: RetrieveSettings,
+    seed: int,
 ) -> Callable[[Mapping[str, Any]], Lookup]:
     """bucket → what the additional rules need; reads only the data of rules that are on."""
     users: dict[str, str | None] | None = None
@@ -203,7 +208,7 @@ def _lookups(
     return lookup
 
 
-def _table(store: Store, bucket: int, names: Sequence[str], tops: Sequence[Ranked], chosen: Chosen) -> pa.Table:
+def _table(store: VectorStore, bucket: int, names: Sequence[str], tops: Sequence[Ranked], chosen: Chosen) -> pa.Table:
     """One bucket's candidates, in order of concept and rank, background last."""
     background = chosen.background + chosen.reserve
     rows = np.concatenate([*(t.rows for t in tops), np.array([row for _, _, row, _ in background], np.int64)])

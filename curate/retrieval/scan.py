@@ -20,7 +20,7 @@ from driftline.curate.core.errors import BadInput
 from driftline.curate.core.late import torch
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.core.system import read_into
-from driftline.curate.embedding.vector_store import Ints, Store, VectorFile
+from driftline.curate.embedding.vector_store import Ints, VectorFile, VectorStore
 from driftline.curate.encoders import Vectors
 from driftline.curate.retrieval.best_lists import BestLists
 
@@ -46,7 +46,7 @@ def sizes(buckets: npt.NDArray[np.int32], asked: Sequence[int]) -> Ints:
 class State:
     """What all threads of one machine share. The fields are arguments of `search`."""
 
-    store: Store
+    store: VectorStore
     queries: Vectors
     groups: tuple[int, ...]
     asked: tuple[int, ...]
@@ -82,7 +82,7 @@ def _shape(state: State) -> tuple[int, int, int]:
     return block, rows, min(concepts, PRODUCTS // rows)
 
 
-def _windows(store: Store, low: int, high: int, rows: int) -> list[Window]:
+def _windows(store: VectorStore, low: int, high: int, rows: int) -> list[Window]:
     """The rows low to high of the store in windows, shuffled."""
     windows = []
     for file, start in zip(store.files, store.starts.tolist(), strict=False):

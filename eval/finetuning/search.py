@@ -29,7 +29,7 @@ WEIGHTS = "best.safetensors"
 
 
 @dataclass
-class Store:
+class Fits:
     """Finished fits in a folder or in memory."""
 
     folder: Path | None = None
@@ -139,7 +139,7 @@ class Book:
     """errors of points that diverged"""
 
 
-def best_of(jobs: Sequence[Job], store: Store, book: Book, stage: str) -> Fitted:
+def best_of(jobs: Sequence[Job], store: Fits, book: Book, stage: str) -> Fitted:
     """The fit with the highest validation accuracy, the first of equals.
 
     Points that diverge are dropped and recorded in the book. Raises Diverged if all do.
@@ -172,7 +172,7 @@ def best_of(jobs: Sequence[Job], store: Store, book: Book, stage: str) -> Fitted
 
 
 def fitted_or_found(
-    job: Job, store: Store, book: Book, wait: bool = True, weights: bool = False
+    job: Job, store: Fits, book: Book, wait: bool = True, weights: bool = False
 ) -> Fitted | str | None:  # fmt: skip
     """A fit, done now or found in the store; the error of one that diverged; None if another process works on it,
     unless `wait`. weights: one without weights does not count as found."""
@@ -208,7 +208,7 @@ class Work:
     rules: Rules
     seed: int
     """of the run, the same for every method, so that equal first stages are one fit"""
-    store: Store
+    store: Fits
     book: Book = field(default_factory=Book)
     stages: int = 1
     """stages of the method, which share its fits"""

@@ -35,13 +35,13 @@ class ToFinal(Method, Learner):
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start untrained. Raises IncompatibleStream under a protocol that is not about the last step, BadConfig for a
         history and a final mode that exclude each other."""
-        from driftline.eval.finetuning.search import Store, Work
+        from driftline.eval.finetuning.search import Fits, Work
 
         if not isinstance(task.rules, Rules):
             raise self._refusal()
         self.method = self._method(task.rules.paper)
         rules = replace(task.rules, device=place(self.device))
-        self.task, self.work = task, Work(rules, task.seed, Store(task.store))
+        self.task, self.work = task, Work(rules, task.seed, Fits(task.store))
         self.net: Any = None
         self.gradient_steps = 0
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from driftline.curate.bucketing.settled import settle, settled_dates
 from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.errors import MissingFile
-from driftline.curate.embedding.vector_store import Store
+from driftline.curate.embedding.vector_store import VectorStore
 from driftline.curate.foreign.names import inside
 from driftline.curate.images.local_files import read_local
 from driftline.curate.images.shards import Reader
@@ -83,7 +83,7 @@ def run_collection(context: Context) -> Collection:
     pairs = [pa.array(list(ids), pa.string()) for ids in (names, names.values())]
     database.register("renamed", pa.table(pairs, names=["id", "released"]))
     done = {stage: done_of(root, stage) for stage in ("bucket", "embed")}
-    ids = Store.open(folder_of(root, "embed")).ids if done["embed"] else pa.chunked_array([], pa.string())
+    ids = VectorStore.open(folder_of(root, "embed")).ids if done["embed"] else pa.chunked_array([], pa.string())
     database.register("vectors", pa.table({"id": ids, "vector": pa.array(range(len(ids)), pa.int64())}))
     buckets = read_json(folder_of(root, "bucket") / "buckets.json") if done["bucket"] else []
     named = labels(buckets)

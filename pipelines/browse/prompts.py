@@ -15,7 +15,7 @@ import yaml
 from driftline.curate.core.atomic_io import read_json, write_json, write_text
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile
 from driftline.curate.core.settings import resolve_path
-from driftline.curate.embedding.vector_store import Store
+from driftline.curate.embedding.vector_store import VectorStore
 from driftline.curate.encoders import Encoder
 from driftline.curate.retrieval.candidates import query_vectors
 from driftline.curate.retrieval.exact_search import SearchResult, search
@@ -124,9 +124,9 @@ class Prompts:
         self._searches: dict[tuple[Query, int], tuple[SearchResult, list[str]]] = {}
 
     @cached_property
-    def store(self) -> Store:
+    def store(self) -> VectorStore:
         """The vectors of the run."""
-        return Store.open(folder_of(self.context.root, "embed"))
+        return VectorStore.open(folder_of(self.context.root, "embed"))
 
     @cached_property
     def encoder(self) -> Encoder:

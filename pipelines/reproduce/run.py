@@ -202,9 +202,9 @@ class Work:
         with self.log.progress(f"{item.name} {cell.row}", work.runs - work.finished, "runs") as tick:
             document = evaluate(stream, **given, progress=tick, stream_folder=folder, executor=self.executor)
         if cell.protocol == "seq-to-final" and not drawn and not self.quick:
-            from driftline.eval.finetuning.search import Store
+            from driftline.eval.finetuning.search import Fits
 
-            Store(runs / "fits").thin()
+            Fits(runs / "fits").thin()
         return document, runs
 
     def _scale(self, item: Item, cell: Cell) -> list[Row]:

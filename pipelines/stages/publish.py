@@ -18,7 +18,7 @@ from driftline.pipelines.stages.bucket import Bucket
 from driftline.pipelines.stages.embed import built_in
 
 if TYPE_CHECKING:
-    from driftline.curate.release.choice import Collection
+    from driftline.curate.release.choice import ReleaseInputs
 
 
 class Publish(Stage):
@@ -73,15 +73,15 @@ class Publish(Stage):
 
         return Counts(*compose(self.collection(inputs), self.context.config.seed, self._provenance(inputs), out))
 
-    def collection(self, inputs: Mapping[str, Path]) -> "Collection":
+    def collection(self, inputs: Mapping[str, Path]) -> "ReleaseInputs":
         """What the release is made from."""
         import pyarrow.parquet as pq
 
         from driftline.curate.release import Release
-        from driftline.curate.release.choice import Collection
+        from driftline.curate.release.choice import ReleaseInputs
 
         context, config, section = self.context, self.context.config, self.context.config.release
-        return Collection(
+        return ReleaseInputs(
             table=parts_of(inputs["filter"]),
             fetched=inputs["fetch"],
             members=inputs["bucket"] / "members.parquet",

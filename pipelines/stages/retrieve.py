@@ -61,12 +61,12 @@ class Retrieve(Stage):
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """vectors → candidates.parquet, queries.npy."""
-        from driftline.curate.retrieval.retrieve import Collection, retrieve, text_encoder
+        from driftline.curate.retrieval.retrieve import RetrieveInputs, retrieve, text_encoder
 
         context, config = self.context, self.context.config
         buckets = config.buckets.labelled(read_json(inputs["bucket"] / "buckets.json"))
         read, fates = retrieve(
-            Collection(inputs["embed"], inputs["bucket"] / "members.parquet", parts_of(inputs["filter"]), buckets),
+            RetrieveInputs(inputs["embed"], inputs["bucket"] / "members.parquet", parts_of(inputs["filter"]), buckets),
             config.retrieve,
             text_encoder(spec_of(context), inputs["embed"], context.run_log),
             out,

@@ -12,7 +12,7 @@ from driftline.curate.bucketing.settings import BucketSettings
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.retrieval.candidates import Lookup, Ranked, choose
 from driftline.curate.retrieval.settings import Concept, RetrieveSettings
-from driftline.curate.validation.answers.agreement import Answers, fleiss_kappa
+from driftline.curate.validation.answers.agreement import Votes, fleiss_kappa
 from driftline.curate.validation.answers.answers import ANSWERS
 from driftline.curate.validation.answers.verdicts import agreement, tally, verdict
 from driftline.curate.validation.settings import ValidationSettings
@@ -80,7 +80,7 @@ def test_kappa_is_of_images_with_as_many_answers_as_most() -> None:
     """Three images with three answers, one with two: (1 + 1/3 + 1) / 3 of the pairs are equal, (5/9)² + (4/9)² by
     chance."""
     items, labels = [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3], [0, 0, 0, 1, 0, 0, 1, 1, 1, 0, 1]
-    found = fleiss_kappa(Answers(np.array(items), np.zeros(11, np.int64), np.array(labels)))
+    found = fleiss_kappa(Votes(np.array(items), np.zeros(11, np.int64), np.array(labels)))
     chance = (5 / 9) ** 2 + (4 / 9) ** 2
     assert found == pytest.approx((7 / 9 - chance) / (1 - chance))
 

@@ -8,7 +8,7 @@ from support.helpers import drifting
 from driftline.curate.core.errors import IncompatibleStream
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.release.drift import drift
-from driftline.curate.validation.answers.agreement import Answers, dawid_skene, worker_table
+from driftline.curate.validation.answers.agreement import Votes, dawid_skene, worker_table
 from driftline.eval.predictions import check_stream
 from driftline.eval.protocols.ocrr.protocol import Ocrr
 from driftline.eval.rows import Answers as Outcomes
@@ -77,7 +77,7 @@ def test_no_two_learners_of_a_tie_differ() -> None:
 
 def test_a_worker_agrees_with_others_and_not_with_themselves() -> None:
     """Two disagree on one image; on another two agree and the third does not."""
-    answers = Answers(np.array([0, 0, 1, 1, 1]), np.array([0, 1, 0, 1, 2]), np.array([0, 1, 0, 0, 1]))
+    answers = Votes(np.array([0, 0, 1, 1, 1]), np.array([0, 1, 0, 1, 2]), np.array([0, 1, 0, 0, 1]))
     assert [row["agreement"] for row in worker_table(answers)] == [0.25, 0.25, 0.0]
 
 
@@ -106,7 +106,7 @@ def test_an_images_own_answers_say_nothing_of_its_workers() -> None:
                     odds[t] *= (counts[w, t, g] - p[i][t] + 10 * usual) / (counts[w, t].sum() - p[i][t] + 10)
             new.append([value / sum(odds) for value in odds])
         p = new
-    found = dawid_skene(Answers(*np.array(answers).T), rounds=300, tolerance=0)
+    found = dawid_skene(Votes(*np.array(answers).T), rounds=300, tolerance=0)
     assert found == pytest.approx(np.array(p), abs=1e-6)
     assert 0.2 < found[:, 0].mean() < 0.8
 

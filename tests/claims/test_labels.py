@@ -13,7 +13,7 @@ from driftline.curate.core.seeding import rng_for
 from driftline.curate.retrieval.candidates import Lookup, choose
 from driftline.curate.retrieval.exact_search import Ranked
 from driftline.curate.retrieval.settings import Concept, RetrieveSettings
-from driftline.curate.validation.answers.agreement import Answers, dawid_skene, worker_table
+from driftline.curate.validation.answers.agreement import Votes, dawid_skene, worker_table
 from driftline.curate.validation.answers.stored import options_of, page_changes
 from driftline.curate.validation.answers.verdicts import agreement, verdict
 from driftline.curate.validation.asking.batches import write_batch
@@ -58,7 +58,7 @@ class TestMajority:
         assert min(shares) >= shares[0] - 0.01
 
 
-def simulated(seed: int, items: int, workers: int, labels: int, spam: float) -> tuple[Answers, Any]:
+def simulated(seed: int, items: int, workers: int, labels: int, spam: float) -> tuple[Votes, Any]:
     """Three answers an item; spammers guess, the others are right with .7 to .95."""
     rng = rng_for(seed, "workers")
     truth = rng.integers(0, labels, items)
@@ -68,7 +68,7 @@ def simulated(seed: int, items: int, workers: int, labels: int, spam: float) -> 
         for w in rng.choice(workers, 3, replace=False).tolist():
             right = rng.random() < skill[w]
             rows.append((i, w, truth[i] if right else (truth[i] + rng.integers(1, labels)) % labels))
-    return Answers(*np.array(rows, np.int64).T), truth
+    return Votes(*np.array(rows, np.int64).T), truth
 
 
 class TestProbabilities:
@@ -99,7 +99,7 @@ class TestProbabilities:
     def test_a_worker_with_one_answer_is_the_mean_worker(self) -> None:
         """Two strangers contradict two others once: nobody can be sure of either."""
         answers, _ = simulated(1, 200, 8, 3, 0.0)
-        more = Answers(
+        more = Votes(
             np.append(answers.items, [200, 200]), np.append(answers.workers, [8, 9]), np.append(answers.labels, [0, 1])
         )
         assert dawid_skene(more)[200].max() < 0.75
@@ -114,7 +114,7 @@ class TestAgreement:
     """4: agreement is measured on a random or weighted sample, without the own answer, without gold, in order."""
 
     def test_a_worker_without_others_has_no_agreement(self) -> None:
-        alone = Answers(np.arange(20), np.zeros(20, np.int64), np.zeros(20, np.int64))
+        alone = Votes(np.arange(20), np.zeros(20, np.int64), np.zeros(20, np.int64))
         assert worker_table(alone)[0]["agreement"] is None
         rows = answers_table([(f"p{i}", "only", ["bus"]) for i in range(20)])
         report = agreement(rows)

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from driftline.curate.validation.answers.agreement import (
-    Answers,
+    Votes,
     dawid_skene,
     fleiss_kappa,
     krippendorff_alpha,
@@ -14,7 +14,7 @@ from driftline.curate.validation.answers.agreement import (
 )
 
 
-def simulated(seed: int = 0, items: int = 400, workers: int = 20, labels: int = 4) -> tuple[Answers, np.ndarray]:
+def simulated(seed: int = 0, items: int = 400, workers: int = 20, labels: int = 4) -> tuple[Votes, np.ndarray]:
     """Three answers an item; a quarter of the workers guess, the others are right with 0.8 to 0.95."""
     rng = np.random.default_rng(seed)
     truth = rng.integers(0, labels, items)
@@ -24,10 +24,10 @@ def simulated(seed: int = 0, items: int = 400, workers: int = 20, labels: int = 
         for w in rng.choice(workers, 3, replace=False):
             right = rng.random() < skill[w]
             rows.append((i, w, truth[i] if right else (truth[i] + rng.integers(1, labels)) % labels))
-    return Answers(*np.array(rows, np.int64).T), truth
+    return Votes(*np.array(rows, np.int64).T), truth
 
 
-def frame(answers: Answers) -> pd.DataFrame:
+def frame(answers: Votes) -> pd.DataFrame:
     return pd.DataFrame({"task": answers.items, "worker": answers.workers, "label": answers.labels})
 
 
@@ -65,7 +65,7 @@ def test_alpha_equals_crowd_kit() -> None:
 
 def test_values_computed_by_hand() -> None:
     """Two items, two workers: they agree on one and not on the other."""
-    answers = Answers(np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]), np.array([0, 0, 0, 1]))
+    answers = Votes(np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]), np.array([0, 0, 0, 1]))
     assert pairwise(answers) == 0.5
     assert fleiss_kappa(answers) == pytest.approx((0.5 - 10 / 16) / (1 - 10 / 16))
     assert krippendorff_alpha(answers) == pytest.approx(1 - 2 / (6 / 3))
@@ -73,7 +73,7 @@ def test_values_computed_by_hand() -> None:
 
 def test_a_worker_who_always_gives_one_label_is_visible() -> None:
     answers, _ = simulated(5, items=60, workers=4)
-    lazy = Answers(
+    lazy = Votes(
         np.append(answers.items, np.arange(60)),
         np.append(answers.workers, [4] * 60),
         np.append(answers.labels, [2] * 60),
@@ -85,4 +85,4 @@ def test_a_worker_who_always_gives_one_label_is_visible() -> None:
 
 @pytest.mark.parametrize("measure", [pairwise, fleiss_kappa, krippendorff_alpha])
 def test_nothing_to_compare_has_no_agreement(measure):
-    assert np.isnan(measure(Answers(np.array([0]), np.array([0]), np.array([0]))))
+    assert np.isnan(measure(Votes(np.array([0]), np.array([0]), np.array([0]))))

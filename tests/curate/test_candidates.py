@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.errors import BadConfig, Shortage
 from driftline.curate.core.run_log import RunLog
-from driftline.curate.embedding.vector_store import Store, vector_file
+from driftline.curate.embedding.vector_store import VectorStore, vector_file
 from driftline.curate.retrieval.candidates import Chosen, Lookup, check_enough, choose, query_vectors
 from driftline.curate.retrieval.exact_search import Ranked, search
 from driftline.curate.retrieval.settings import Concept, RetrieveSettings
@@ -38,7 +38,8 @@ def lists(
     scores_of: np.ndarray, x: np.ndarray, ids: list[str], folder: Path, rules: RetrieveSettings
 ) -> tuple[list[Ranked], list[Ranked]]:
     np.save(folder / "x.npy", np.ascontiguousarray(x))
-    store = Store((vector_file(folder / "x.npy"),), np.zeros(len(ids), np.int32), pa.chunked_array([pa.array(ids)]))
+    buckets = np.zeros(len(ids), np.int32)
+    store = VectorStore((vector_file(folder / "x.npy"),), buckets, pa.chunked_array([pa.array(ids)]))
     ranked = search(store, scores_of, rules.depth, [0]).ranked
     return ranked["top"][0], ranked["bottom"][0]
 

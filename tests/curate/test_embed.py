@@ -23,7 +23,7 @@ from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.embedding.embed import embed
 from driftline.curate.embedding.features import filled
-from driftline.curate.embedding.vector_store import Store, import_vectors, parts
+from driftline.curate.embedding.vector_store import VectorStore, import_vectors, parts
 from driftline.curate.encoders import Encoder, EncoderSpec, Vectors, spec_of
 from driftline.curate.encoders.backbone import Backbone, load_checkpoint
 from driftline.curate.encoders.clip import Clip
@@ -225,7 +225,7 @@ def test_an_image_that_is_not_rgb_is_dropped_and_counted(tmp_path: Path) -> None
     write_tar(shard_path(tmp_path, 0), members)
     write_parquet(index_path(tmp_path, 0), pa.Table.from_pylist(rows))
     assert embed(tmp_path, pa.Table.from_pylist(rows), SPEC, tmp_path / "out", QUIET) == {"": 1, "not_rgb": 1}
-    store = Store.open(tmp_path / "out")
+    store = VectorStore.open(tmp_path / "out")
     assert (len(store), store.names(np.array([0]))) == (1, ["0"])
 
 
@@ -284,7 +284,7 @@ class TestEncoderOfAnotherPackage:
         assert embed(
             *images, EncoderSpec(model="a", encoder=self.KIND), tmp_path, QUIET, executor=Executor(workers=2)
         ) == {"": 18}
-        store = Store.open(tmp_path)
+        store = VectorStore.open(tmp_path)
         assert (len(store), store.width) == (18, 3)
 
     def test_a_specification_names_the_class_the_model_and_the_weights(self) -> None:
@@ -311,7 +311,7 @@ class TestImportVectors:
     def test_vectors_are_matched_and_scaled_to_unit_float16(self, tmp_path: Path, keys: list[str]) -> None:
         x = np.arange(1, 13, dtype=np.float32).reshape(3, 4)
         import_vectors(self.given(tmp_path / "theirs", keys[::-1], x[::-1]), self.members, tmp_path / "out", QUIET)
-        store = Store.open(tmp_path / "out")
+        store = VectorStore.open(tmp_path / "out")
         assert store.names(np.arange(3)) == ["9", "8", "7"]
         assert store.buckets.tolist() == [1, 1, 0]
         assert np.allclose(store.take(np.array([2])), x[0] / np.linalg.norm(x[0]), atol=1e-3)

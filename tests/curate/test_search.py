@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from driftline.curate.core.errors import BadInput, IntegrityError
 from driftline.curate.core.executor import Executor
-from driftline.curate.embedding.vector_store import Store, vector_file
+from driftline.curate.embedding.vector_store import VectorStore, vector_file
 from driftline.curate.retrieval import scan as searching
 from driftline.curate.retrieval.best_lists import BestLists, places
 from driftline.curate.retrieval.exact_search import SearchResult, search
@@ -24,17 +24,19 @@ def grid(n: int, width: int, seed: int, levels: int = 2) -> np.ndarray:
     return (raw / np.linalg.norm(raw, axis=1, keepdims=True)).astype(np.float32)
 
 
-def store_of(x: np.ndarray, buckets: np.ndarray, folder: Path, cuts: list[int], seed: int = 0) -> Store:
+def store_of(x: np.ndarray, buckets: np.ndarray, folder: Path, cuts: list[int], seed: int = 0) -> VectorStore:
     """Vectors in several files, ids in random order."""
     parts = []
     for i, piece in enumerate(np.split(x, cuts)):
         np.save(folder / f"{i}.npy", piece)
         parts.append(vector_file(folder / f"{i}.npy"))
     ids = [f"id{i:04d}" for i in np.random.default_rng(seed).permutation(len(x))]
-    return Store(tuple(parts), buckets.astype(np.int32), pa.chunked_array([pa.array(ids)]))
+    return VectorStore(tuple(parts), buckets.astype(np.int32), pa.chunked_array([pa.array(ids)]))
 
 
-def brute(store: Store, queries: np.ndarray, groups: list[int], bucket: int, k: int, side: str) -> list[list[tuple]]:
+def brute(
+    store: VectorStore, queries: np.ndarray, groups: list[int], bucket: int, k: int, side: str
+) -> list[list[tuple]]:
     """Every score in float64, rounded once, sorted by score and id."""
     rows = np.flatnonzero(store.buckets == bucket)
     x = store.take(rows).astype(np.float64)
@@ -50,7 +52,7 @@ def brute(store: Store, queries: np.ndarray, groups: list[int], bucket: int, k: 
     return found
 
 
-def ranked_ids(store: Store, found: SearchResult, side: str, bucket: int) -> list[list[tuple]]:
+def ranked_ids(store: VectorStore, found: SearchResult, side: str, bucket: int) -> list[list[tuple]]:
     return [list(zip(store.names(r.rows), r.scores, strict=True)) for r in found.ranked[side][bucket]]
 
 
@@ -114,20 +116,20 @@ class Reader:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.bytes = 0
-        read, take = searching.read_into, Store.take
+        read, take = searching.read_into, VectorStore.take
 
         def counted(file: int, view: memoryview, offset: int) -> int:
             n = read(file, view, offset)
             self.bytes += n
             return n
 
-        def taken(store: Store, rows: np.ndarray) -> np.ndarray:
+        def taken(store: VectorStore, rows: np.ndarray) -> np.ndarray:
             x = take(store, rows)
             self.bytes += x.nbytes
             return x
 
         monkeypatch.setattr(searching, "read_into", counted)
-        monkeypatch.setattr(Store, "take", taken)
+        monkeypatch.setattr(VectorStore, "take", taken)
 
 
 @pytest.mark.parametrize("order", ["random", "ascending", "descending"])

@@ -21,7 +21,7 @@ from driftline.eval.finetuning.fit import Fit, accuracy_of
 from driftline.eval.finetuning.method import SCHEDULES, Data, rates_of
 from driftline.eval.finetuning.modes import Hyper, Method, Rule
 from driftline.eval.finetuning.objectives import Pull, Samples, batches, fisher, pooled, samples, shown
-from driftline.eval.finetuning.search import Book, Job, Store, Work, best_of, fitted_or_found
+from driftline.eval.finetuning.search import Book, Fits, Job, Work, best_of, fitted_or_found
 from driftline.eval.learners import LEARNERS
 from driftline.eval.learners.seq_to_final import Ft, ToFinal
 from driftline.eval.nets import build
@@ -203,7 +203,7 @@ class TestJoint:
 
     def test_information_between_times_is_that_of_the_earlier_model_on_its_own_step_and_grows_old(self) -> None:
         made = [features(30, t) for t in range(2)]
-        work = Work(SeqToFinal(network="linear").resolve(stream()).rules(stream()), 0, Store())
+        work = Work(SeqToFinal(network="linear").resolve(stream()).rules(stream()), 0, Fits())
         net = adapters.over_times(net_of("linear"), 2, "all", (), np.random.default_rng(0))
         both = Data([samples(one) for one in made], [])
         (pull,) = methods._between(Method("joint", "all", "fisher"), both, work, net, Hyper(adjacent=1.0))
@@ -334,19 +334,19 @@ class TestSearch:
         wild, rule = Hyper(lr=1e30), Rule(epochs=1, batch=10)
         broken = Job({"lr": "wild"}, lambda: Fit(net_of(), [data()], data(), wild, rule, 0))
 
-        best = best_of([broken, *self.jobs()], Store(), book, "here")
+        best = best_of([broken, *self.jobs()], Fits(), book, "here")
 
         assert best.hyper.lr == 1e-2
         assert len(book.dropped) == 1
         assert "here: The loss is not finite" in book.dropped[0]
         with pytest.raises(Diverged, match="All 1 points of the grid diverged in there"):
-            best_of([broken], Store(), book, "there")
+            best_of([broken], Fits(), book, "there")
 
     def test_finished_fits_are_found_not_repeated(self, tmp_path: Path) -> None:
         book, again = Book(), Book()
-        first = best_of(self.jobs(), Store(tmp_path), book, "s")
+        first = best_of(self.jobs(), Fits(tmp_path), book, "s")
 
-        second = best_of(self.jobs(), Store(tmp_path), again, "s")
+        second = best_of(self.jobs(), Fits(tmp_path), again, "s")
 
         assert (book.reused, again.reused) == (0, 4)
         assert again.steps == book.steps  # what the method costs, whoever paid
@@ -354,33 +354,33 @@ class TestSearch:
         assert all(torch.equal(second.state[k], first.state[k]) for k in first.state)
 
     def test_of_a_thinned_store_only_the_best_fit_is_done_again(self, tmp_path: Path) -> None:
-        first = best_of(self.jobs(), Store(tmp_path), Book(), "s")
-        assert Store(tmp_path).thin() > 0
+        first = best_of(self.jobs(), Fits(tmp_path), Book(), "s")
+        assert Fits(tmp_path).thin() > 0
         assert not list(tmp_path.rglob("*.safetensors"))
         book = Book()
 
-        again = best_of(self.jobs(), Store(tmp_path), book, "s")
+        again = best_of(self.jobs(), Fits(tmp_path), book, "s")
 
         assert book.reused == 4
         assert all(torch.equal(again.state[k], first.state[k]) for k in first.state)
         assert len(list(tmp_path.rglob("*.safetensors"))) == 1
 
     def test_a_changed_grid_repeats_only_what_is_new(self, tmp_path: Path) -> None:
-        best_of(self.jobs(), Store(tmp_path), Book(), "s")
+        best_of(self.jobs(), Fits(tmp_path), Book(), "s")
         book = Book()
 
-        best_of(self.jobs(lrs=(1e-2, 5e-3)), Store(tmp_path), book, "s")
+        best_of(self.jobs(lrs=(1e-2, 5e-3)), Fits(tmp_path), book, "s")
 
         assert (book.tried, book.reused) == (2, 1)
 
     @pytest.mark.proof("processes")
     def test_a_fit_of_another_process_is_left_to_it(self, tmp_path: Path) -> None:
-        store, (job, *_) = Store(tmp_path), self.jobs()
+        store, (job, *_) = Fits(tmp_path), self.jobs()
 
         with store.claim(job.key, wait=False) as mine:
             assert mine
-            assert fitted_or_found(job, Store(tmp_path), Book(), wait=False) is None
-        assert fitted_or_found(job, Store(tmp_path), Book(), wait=False) is not None
+            assert fitted_or_found(job, Fits(tmp_path), Book(), wait=False) is None
+        assert fitted_or_found(job, Fits(tmp_path), Book(), wait=False) is not None
 
 
 METHODS = [name for name in LEARNERS if issubclass(LEARNERS[name], ToFinal)]

@@ -16,7 +16,7 @@ PRIOR = 10.0  # answers of the mean worker in each row of a worker's confusion m
 
 
 @dataclass(frozen=True)
-class Answers:
+class Votes:
     """N answers: who gave which label to which item; (N,) each, numbered from 0."""
 
     items: Ints
@@ -30,7 +30,7 @@ class Answers:
         return table
 
 
-def pairwise(answers: Answers) -> float:
+def pairwise(answers: Votes) -> float:
     """Share of equal pairs among all pairs of answers to one item; nan if no item has two answers."""
     table = answers.counts()
     n = table.sum(1)
@@ -38,7 +38,7 @@ def pairwise(answers: Answers) -> float:
     return float((table * (table - 1)).sum() / pairs) if pairs else float("nan")
 
 
-def fleiss_kappa(answers: Answers) -> float:
+def fleiss_kappa(answers: Votes) -> float:
     """κ for items with an equal number of answers [Fleiss 1971]; items with another number than most are ignored.
 
     1: all agree, 0: agreement by chance, nan: only one label was given, or no item has two answers.
@@ -54,7 +54,7 @@ def fleiss_kappa(answers: Answers) -> float:
     return (observed - chance) / (1 - chance) if chance < 1 else float("nan")
 
 
-def krippendorff_alpha(answers: Answers) -> float:
+def krippendorff_alpha(answers: Votes) -> float:
     """α for nominal labels [Krippendorff 2011], of items with two or more answers; nan if there is none, or only one
     label was given."""
     table = answers.counts()
@@ -69,7 +69,7 @@ def krippendorff_alpha(answers: Answers) -> float:
     return 1 - disagree / expected if expected else float("nan")
 
 
-def dawid_skene(answers: Answers, rounds: int = 200, tolerance: float = 1e-9, prior: float = PRIOR) -> Floats:
+def dawid_skene(answers: Votes, rounds: int = 200, tolerance: float = 1e-9, prior: float = PRIOR) -> Floats:
     """(items, labels): probabilities by EM with a confusion matrix of each worker [Dawid & Skene 1979, sec. 3].
 
     Starts with the shares of votes; stops if no probability changes by more than `tolerance`, or after `rounds`.
@@ -104,7 +104,7 @@ def dawid_skene(answers: Answers, rounds: int = 200, tolerance: float = 1e-9, pr
     return probabilities
 
 
-def summary(answers: Answers | None) -> dict[str, float | None]:
+def summary(answers: Votes | None) -> dict[str, float | None]:
     """κ, α and the share of equal pairs; None if it cannot be computed from the answers."""
     values = {
         measure.__name__: float("nan") if answers is None else measure(answers)
@@ -113,7 +113,7 @@ def summary(answers: Answers | None) -> dict[str, float | None]:
     return {name: None if np.isnan(value) else round(value, 6) for name, value in values.items()}
 
 
-def worker_table(answers: Answers, seconds: npt.NDArray[Any] | None = None) -> list[dict[str, Any]]:
+def worker_table(answers: Votes, seconds: npt.NDArray[Any] | None = None) -> list[dict[str, Any]]:
     """One row per worker: answers, agreement with the others, median seconds, whether all answers are the same.
 
     agreement: share of the answers that are the most frequent one of the *other* workers to the same item (equally

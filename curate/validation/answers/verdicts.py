@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.retrieval.settings import BACKGROUND
-from driftline.curate.validation.answers.agreement import Answers, dawid_skene, summary, worker_table
+from driftline.curate.validation.answers.agreement import Votes, dawid_skene, summary, worker_table
 from driftline.curate.validation.answers.answers import of_judges, of_people
 from driftline.curate.validation.asking.batches import expected_of
 from driftline.curate.validation.settings import ValidationSettings
@@ -143,7 +143,7 @@ def _of_judges(labels: frozenset[str], concept: str) -> str:
     return "several_concepts" if len(labels) > 1 else "wrong_concept"
 
 
-def numbered(table: pa.Table) -> tuple[Answers, list[list[str]]] | None:
+def numbered(table: pa.Table) -> tuple[Votes, list[list[str]]] | None:
     """The answers that count, with numbers in place of names, and the names of items, workers and sets of labels
     (joined by "|") in the order of the numbers; None without an answer. table: of ANSWERS."""
     rows = [
@@ -154,7 +154,7 @@ def numbered(table: pa.Table) -> tuple[Answers, list[list[str]]] | None:
     if not rows:
         return None
     columns = [np.unique(np.array(column, object), return_inverse=True) for column in zip(*rows, strict=True)]
-    return Answers(*(numbers for _, numbers in columns)), [names.tolist() for names, _ in columns]
+    return Votes(*(numbers for _, numbers in columns)), [names.tolist() for names, _ in columns]
 
 
 def joint_probabilities(answers: pa.Table) -> dict[str, dict[frozenset[str], float]]:
@@ -183,7 +183,7 @@ def agreement(answers: pa.Table, gold: Mapping[str, frozenset[str]] | None = Non
     table = [row | {"worker": workers[row["worker"]]} for row in worker_table(counted, timed)]
     asked = ~np.isin(counted.items, [i for i, id_ in enumerate(ids) if gold and id_ in gold])
     columns = (column[asked] for column in (counted.items, counted.workers, counted.labels))
-    open_ones = Answers(*columns) if asked.any() else None
+    open_ones = Votes(*columns) if asked.any() else None
     right: dict[str, list[bool]] = {}
     for item, worker, given in zip(counted.items, counted.workers, counted.labels, strict=True):
         if gold and ids[item] in gold:

@@ -17,7 +17,7 @@ from driftline.eval.finetuning.adapters import remade
 from driftline.eval.finetuning.fit import Fitted, accuracy_of
 from driftline.eval.finetuning.modes import Rule
 from driftline.eval.finetuning.objectives import Samples, shown
-from driftline.eval.finetuning.search import Store
+from driftline.eval.finetuning.search import Fits
 from driftline.eval.nets import build
 from driftline.eval.nets.chain import Net, weights_of
 from driftline.eval.protocols.seq_to_final.protocol import SeqToFinal
@@ -61,7 +61,7 @@ def trained(run: Run, runs: Path, stream: Stream) -> Trained:
     protocol = SeqToFinal(**about["protocol_settings"])
     rng = rng_for(about["seed"], "to-final", "start", protocol.network)
     start = build(protocol.network, len(stream.classes), stream.x_shape, rng, stored=True)
-    store = Store(runs / "fits")
+    store = Fits(runs / "fits")
     last = f"step {len(stream.steps) - 1}"
     names = {stage["fit"]: stage["stage"] for stage in stages}
     ends = {names[fit].partition(",")[0]: fit for fit in about["learner_facts"]["network"]}  # the last fit of each step
@@ -73,7 +73,7 @@ def trained(run: Run, runs: Path, stream: Stream) -> Trained:
     return Trained(about["learner"], about["seed"], after, before, start, rule, stages=stages, models=models)
 
 
-def network(store: Store, fit: str, start: Net) -> Net:
+def network(store: Fits, fit: str, start: Net) -> Net:
     """A fit's network with its best weights. Raises BadInput if the store lacks it."""
     stored = store.get(fit)
     if not isinstance(stored, Fitted) or not stored.state:
