@@ -38,6 +38,22 @@ def labelled(labels: Sequence[str], classes: Sequence[str] | None = None) -> tup
     return np.array([number[name] for name in labels], np.int64), names
 
 
+def with_labels(
+    rows: Rows, facts: Mapping[str, Any], what: Callable[[int], str] = "sample {}".format
+) -> tuple[Rows, dict[str, Any]]:
+    """The rows that have a label, and the facts with the number of the others, whose label is below 0. what: as of
+    `cut`. Raises BadInput if none has one."""
+    there = rows.samples.y >= 0
+    if there.all():
+        return rows, {**facts}
+    if not there.any():
+        raise BadInput(f"{rows.name}: no row has a label.", "Expected the name of a class.")
+    few = f"{int((~there).sum()):,} rows without label, the first is {what(int(there.argmin()))}"
+    side = None if rows.side is None else rows.side[there]
+    rows = replace(rows, samples=rows.samples.take(np.flatnonzero(there)), side=side)
+    return rows, {**facts, "left_out": "; ".join(filter(None, (facts.get("left_out"), few)))}
+
+
 def check_ids(ids: Array, name: str, what: Callable[[int], str]) -> None:
     """Raise BadInput naming the first id (N,) that is there twice. what: number of a sample → its place."""
     if len(seen := Counter(ids.tolist())) < len(ids):
@@ -57,9 +73,10 @@ def cut(
     one side. what: number of a sample → its place, for messages. Raises BadConfig, BadInput naming the first id that
     is there twice.
     """
+    check_ids(rows.samples.ids, rows.name, what)
+    rows, facts = with_labels(rows, facts, what)
     samples = rows.samples
     assert samples.time is not None
-    check_ids(samples.ids, rows.name, what)
     order = time_order(samples.time, samples.ids, seed)
     step, names = periods_of(samples.time[order], period)
     facts = {**facts, "period": period, **drawn(seed)}

@@ -124,7 +124,10 @@ def purge(base: sqlite3.Connection, path: Path) -> None:
 
 def is_utf8(text: str) -> bool:
     """False for text that was read with surrogate escapes from bytes that are not UTF-8."""
-    return not any("\ud800" <= c <= "\udfff" for c in text) if not text.isascii() else True
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 def joined(stamps: Collection[str], *parts: str) -> str:

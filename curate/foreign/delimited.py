@@ -153,7 +153,7 @@ class DelimitedFile:
 
 def texts_of(cells: Sequence[Any]) -> pa.Array:
     """(N,) texts, or lists of texts if there is one; bytes that are not UTF-8, as surrogate escapes, stay bytes."""
-    if any(isinstance(cell, list) for cell in cells):
+    if list in set(map(type, cells)):
         return pa.array([cell.split(",") if isinstance(cell, str) else cell for cell in cells], pa.list_(pa.string()))
     try:
         return pa.array(cells, pa.string())

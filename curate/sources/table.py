@@ -1,24 +1,19 @@
 """Tables of photos: CSV, JSON lines, Parquet, folders of Hugging Face `datasets`; each row a file, URL or image."""
 
 import gzip
-import io
-import json
 import zlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator
 
 from driftline.curate.core.errors import BadInput, MissingFile, reason
-from driftline.curate.core.files import is_utf8
 from driftline.curate.core.settings import PLACE, PathText
-from driftline.curate.foreign.documents import check_encoding
 from driftline.curate.metadata.columns import TimeUnit, check_columns, check_names
 from driftline.curate.sources.base import HERE, FileSource, Workplace
 
@@ -144,49 +139,14 @@ class Delimited(TableSource):
         yield from table.parts(sorted(set(self.columns.values())))
 
     def _json(self, file: IO[bytes], path: Path) -> "Iterator[Part]":
-        import pyarrow as pa
+        from driftline.curate.foreign.json_lines import JsonLines
 
-        from driftline.curate.foreign.delimited import Fault, Part, texts_of
-
-        check_encoding(file.read(4), path)
-        file.seek(0)
-        text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="surrogateescape", newline="")
-        lines, seen, names = filter(str.strip, text), set[str](), sorted(set(self.columns.values()))
-        while some := list(islice(lines, READ)):
-            rows, faults = [], {}
-            for row, line in enumerate(some):
-                cells, why = self._cells(line, seen)
-                rows.append(cells)
-                if why:
-                    faults[row] = Fault(why, line.rstrip("\n"))
-            yield Part(pa.table({name: texts_of([row.get(name) for row in rows]) for name in names}), faults)
-        if missing := [c for n, c in self.columns.items() if n in ("uploaded", "url", "path", "id") and c not in seen]:
+        lines, of = JsonLines(file, path), self.columns.get
+        firsts = {of("title"), of("caption")} - {None}
+        yield from lines.parts(sorted(set(self.columns.values())), {of("tags")} - {None}, firsts)
+        needed = (c for n, c in self.columns.items() if n in ("uploaded", "url", "path", "id"))
+        if missing := [column for column in needed if column not in lines.seen]:
             raise BadInput(f"{path} has no {missing[0]!r} in any line.", "Correct it, or collection.columns.")
-
-    def _cells(self, line: str, seen: set[str]) -> tuple[dict[str, Any], str]:
-        """Cells by column, or none and why. seen: names of columns are added."""
-        several = {self.columns.get("title"), self.columns.get("caption")}  # of which the first counts
-        value = None
-        with suppress(ValueError, RecursionError):
-            value = json.loads(line) if is_utf8(line) else None
-        if not isinstance(value, dict):
-            return {}, "bad_json" if is_utf8(line) else "not_utf8"
-        seen.update(value)
-        cells = {name: _as_written(value.get(name), name in several) for name in self.columns.values()}
-        lists = {name for name, cell in cells.items() if isinstance(cell, list)} - {self.columns.get("tags")}
-        if lists or any(isinstance(cell, dict) for cell in cells.values()):
-            return {}, "unreadable_value"
-        if "\\u" in line and not is_utf8(json.dumps(cells, ensure_ascii=False)):  # half of a surrogate pair
-            return {}, "not_utf8"
-        return cells, ""
-
-
-def _as_written(value: Any, first: bool) -> Any:
-    """A value of JSON as it is written; of a list of one, or `first`, its element."""
-    if isinstance(value, list):
-        texts = [part if isinstance(part, str) else json.dumps(part) for part in value if part is not None]
-        return texts if len(texts) > 1 and not first else next(iter(texts), None)
-    return value if value is None or isinstance(value, str | dict) else json.dumps(value)
 
 
 class Parquet(TableSource):

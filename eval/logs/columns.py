@@ -8,20 +8,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from driftline.curate.core.errors import BadInput, MissingFile, did_you_mean, reason
+from driftline.curate.core.errors import BadInput, MissingFile, did_you_mean
 from driftline.curate.foreign import cells, time_cells
 from driftline.curate.foreign.delimited import DelimitedFile, Part
-from driftline.curate.foreign.documents import check_encoding
+from driftline.curate.foreign.json_lines import JsonLines
 from driftline.curate.foreign.tables import BoundedParquet, arrow_of, check_offsets, readable
 
 ROLES = ("time", "id", "version", "prediction", "score", "label", "label_time", "group")
 NAMED = (*ROLES, "path")
 NEEDED = ("time", "id", "version", "prediction")
 BATCH = 1 << 16  # rows that are read at once
-OPTIONS = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false", "memory_limit": "400MB"}
-JSON = r"""SELECT CASE WHEN json_array_length(COLUMNS(*)) = 1 THEN COLUMNS(*) ->> '$[0]'
-    WHEN json_type(COLUMNS(*)) IN ('ARRAY', 'OBJECT') THEN error('a cell holds a list of several, or a record')
-    ELSE COLUMNS(*) ->> '$' END AS "\0" FROM read_json(?, format = 'newline_delimited', maximum_depth = 1)"""
 SUFFIXES = (".parquet", ".pq", ".csv", ".tsv", ".jsonl", ".ndjson")
 EXPECTED = "Expected a table of predictions."
 COLUMNS = ("version", "trained_to")
@@ -49,9 +45,10 @@ def opened(source: Any, what: str) -> Iterator[tuple[list[str], Parts]]:
             with BoundedParquet(path) as file:
                 columns = file.schema.names
                 yield columns, lambda chosen: _renamed(file.batches(BATCH, [*chosen.values()]), chosen)
-        elif suffix in (".csv", ".tsv"):
+        else:
             with path.open("rb") as lines:
-                rows = DelimitedFile(lines, path)
+                is_json = suffix in (".jsonl", ".ndjson")
+                rows = JsonLines(lines, path) if is_json else DelimitedFile(lines, path)
                 yield (
                     rows.header,
                     lambda chosen: (
@@ -59,29 +56,6 @@ def opened(source: Any, what: str) -> Iterator[tuple[list[str], Parts]]:
                         for part in rows.parts([*chosen.values()])
                     ),
                 )
-        else:
-            with _json(path) as (names, parts):
-                yield names, parts
-
-
-@contextmanager
-def _json(path: Path) -> Iterator[tuple[list[str], Parts]]:
-    """JSON lines, as a database in memory reads them that loads no extension."""
-    import duckdb
-
-    with path.open("rb") as file:
-        check_encoding(file.read(4), path)
-    with duckdb.connect(config=OPTIONS) as base:
-        try:
-            rows = base.sql(JSON, params=[str(path)])
-
-            def parts(chosen: Mapping[str, str]) -> Iterator[Part]:
-                columns = ", ".join(quoted(column) for column in dict.fromkeys(chosen.values()))
-                return _renamed(rows.project(columns).to_arrow_reader(BATCH), chosen)
-
-            yield rows.columns, parts
-        except (duckdb.Error, RuntimeError) as error:  # of the binding, for names that are not UTF-8
-            raise BadInput(f"{path} cannot be read ({reason(error)}).", EXPECTED) from None
 
 
 def _renamed(batches: Iterable[pa.RecordBatch], chosen: Mapping[str, str]) -> Iterator[Part]:
@@ -108,11 +82,6 @@ def named(
             way_out = "Name it: --columns '{" + f"{role}: COLUMN" + "}'."
             raise BadInput(f"{what} has no column {column!r}.", f"It has {', '.join(names)}.", way_out)
     return {role: column for role, column in columns.items() if column in names}
-
-
-def quoted(column: str) -> str:
-    """A name as SQL has it."""
-    return '"' + column.replace('"', '""') + '"'
 
 
 def read_versions(source: Any) -> dict[str, int | None]:

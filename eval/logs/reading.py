@@ -272,6 +272,9 @@ def _table(
         faults: list[Fault] = []
         for table, faulty in parts_of(of):
             faults += faulty.values()
+            for fault in (fault for fault in faulty.values() if fault.reason == "unreadable_value"):
+                problem = f"{what}, line {fault.line:,}: a cell holds a list of several, or a record."
+                raise BadInput(problem, "Expected one value a row.")
             good = np.ones(len(table), bool)
             good[[*faulty]] = False
             table = table.filter(pa.array(good)) if faulty else table

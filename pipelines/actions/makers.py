@@ -129,7 +129,8 @@ def add_maker(
         values = {key: defaults.get(key) if value is None else value for key, value in values.items()}
         try:
             stream = function(*source, **values)
-            notes = [f"{fact}: {stream.facts[fact]}" for fact in ("licence", "cite", "check") if fact in stream.facts]
+            told = [fact for fact in ("licence", "cite", "left_out", "check") if fact in stream.facts]
+            notes = [f"{fact.replace('_', ' ')}: {stream.facts[fact]}" for fact in told]
             saved = save(stream, out, recorded)
             show(saved, saved_text([saved], then or ["clear-iid"], notes=notes))
         finally:

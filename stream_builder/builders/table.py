@@ -2,7 +2,7 @@
 releases; the orders of CGLM and CLOC.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -31,7 +31,7 @@ from driftline.stream_builder.importers.dated import (
     times_of,
 )
 from driftline.stream_builder.lazy_images import from_files
-from driftline.stream_builder.rows import Rows, calendar_steps, check_ids, check_share, labelled, splits_of
+from driftline.stream_builder.rows import Rows, calendar_steps, check_ids, check_share, splits_of, with_labels
 from driftline.stream_builder.splitting import drawn, no_test, numbered
 from driftline.stream_builder.step import check
 from driftline.stream_builder.stream import Array, Split, Stream, join
@@ -48,6 +48,8 @@ def in_time_order(
     grouping: Literal["grouped", "random"] = "grouped",
     test: Split | None = None,
     pretrain: Split | None = None,
+    *,
+    what: Callable[[int], str] = "sample {}".format,
 ) -> Stream:
     """Steps in order of time; `seed` draws the order of equal times.
 
@@ -55,10 +57,11 @@ def in_time_order(
     retention, is a random `test_share` of its samples, also in order, or its part of a separate test set over the same
     time. grouping "grouped": samples of one uploader, and near-duplicates, are on one side in all steps, if the source
     names them. order "balanced": of each class in a step, keep at most as many samples as the median class has.
-    pretrain: samples from before the others, set apart for the choice of settings. Raises BadConfig, and
-    IncompatibleStream for fewer samples than steps or a step without test samples.
+    pretrain: samples from before the others, set apart for the choice of settings. what: as of `cut`. Raises
+    BadConfig, and IncompatibleStream for fewer samples than steps or a step without test samples.
     """
     check_share(test_share)
+    rows, left_out = with_labels(rows, {}, what)
     samples, parts = rows.samples, count_of(period)
     assert samples.time is not None
     if parts is not None and len(samples) < parts:
@@ -93,7 +96,7 @@ def in_time_order(
     facts = {"from": "order", "source": rows.name, "periods": len(names), "held_out": test_share}
     facts |= {"order": order, "seed": seed, "split": "published" if test else "grouped" if grouped else "random"}
     facts |= drawn(seed) | ({} if pretrain is None else {"pretrain": len(pretrain)})
-    facts |= {"period": period} if parts is None else {}
+    facts |= ({"period": period} if parts is None else {}) | left_out
     return Stream(f"{rows.name}-in-order", steps, list(rows.classes), facts=facts)
 
 
@@ -226,7 +229,8 @@ def from_table(
         rows, *further = timed_hdf5(Path(source), features, root, size)
         return in_time_order(rows, period, test_share, order, seed, grouping, *further)
     rows = timed_table(source, columns, features, root, size)
-    return in_time_order(rows, period, test_share, order, seed, grouping)
+    name = str(source) if isinstance(source, str | Path) else "the table"
+    return in_time_order(rows, period, test_share, order, seed, grouping, what=lambda row: f"{name}, row {row + 1}")
 
 
 def timed_table(
@@ -257,7 +261,7 @@ def timed_table(
     def has(*roles: str) -> bool:
         return any(role in asked or role in table.column_names for role in roles)
 
-    y, classes = labelled(labels_of(table[column("label")], row_of, column("label")))
+    y, classes = labels_of(table[column("label")], column("label"))
     times = table[column("time")]
     time = times_of(times, row_of)
     late = label_times(table[column("label_time")], times, time, row_of) if has("label_time") else None
@@ -266,7 +270,7 @@ def timed_table(
     if "x" in asked:
         wanted = asked["x"].split(",") if isinstance(asked["x"], str) else list(asked["x"])
         x: Any = samples_of(table, [column_of(table, of, str(name).strip(), (), "--x") for name in wanted], row_of)
-        check(x, y, len(classes), what)
+        check(x, np.maximum(y, 0), max(1, len(classes)), what)
     elif features is not None:
         x = open_array(features, "fu", (None, -1), "Check --features.")
         if len(x) != len(table):

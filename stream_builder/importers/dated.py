@@ -18,7 +18,8 @@ from driftline.curate.foreign.names import fault
 from driftline.curate.foreign.tables import arrow_of, read_parquet, readable
 from driftline.curate.foreign.time_cells import UNITS, YEARS
 from driftline.stream_builder.lazy_images import LazyImages, from_files
-from driftline.stream_builder.step import NEVER
+from driftline.stream_builder.rows import labelled
+from driftline.stream_builder.step import NEVER, Labels
 
 Seconds = npt.NDArray[np.int64]
 RowOf = Callable[[int], str]  # names a row, for messages
@@ -148,9 +149,9 @@ def column_of(table: pa.Table, path: Path, column: str | None, usual: Sequence[s
     return candidates[0]
 
 
-def texts_of(column: pa.ChunkedArray, row_of: RowOf, name: str, nothing: Collection[str] = NOTHING) -> list[str]:
-    """The values as text. nothing: texts that are none. Raises BadInput naming the first row that has none."""
-    return list(filled(cells.whole_numbers(cells.text(column, name, nothing)), row_of, name).to_pylist())
+def texts_of(column: pa.ChunkedArray, row_of: RowOf, name: str) -> list[str]:
+    """The values as text. Raises BadInput naming the first row that has none."""
+    return list(filled(cells.whole_numbers(cells.text(column, name)), row_of, name).to_pylist())
 
 
 def ids_of(column: pa.ChunkedArray, row_of: RowOf, name: str) -> list[str]:
@@ -158,9 +159,13 @@ def ids_of(column: pa.ChunkedArray, row_of: RowOf, name: str) -> list[str]:
     return list(filled(cells.ids(column, name), row_of, name).to_pylist())
 
 
-def labels_of(column: pa.ChunkedArray, row_of: RowOf, name: str, nothing: Collection[str] = NOTHING) -> list[str]:
-    """Labels as texts; -1 and -100 are none, as `texts_of` for nothing."""
-    return texts_of(column, row_of, name, (*nothing, *NO_LABEL))
+def labels_of(column: pa.ChunkedArray, name: str, nothing: Collection[str] = NOTHING) -> tuple[Labels, list[str]]:
+    """(N,) labels, -1 where there is none, and the names of the classes, sorted. nothing: texts that are none, beside
+    -1 and -100."""
+    texts = cells.whole_numbers(cells.text(column, name, (*nothing, *NO_LABEL)))
+    coded = texts.combine_chunks().dictionary_encode()
+    y, classes = labelled(coded.dictionary.to_pylist())
+    return np.append(y, -1)[pc.fill_null(coded.indices, len(y)).to_numpy()], classes
 
 
 def filled(column: pa.ChunkedArray, row_of: RowOf, name: str) -> pa.ChunkedArray:

@@ -19,7 +19,7 @@ from driftline.curate.foreign.http import limit_hub
 from driftline.curate.foreign.tables import check_offsets, class_names, named_classes, opened_rows, readable
 from driftline.stream_builder.importers.dated import label_times, labels_of, times_of
 from driftline.stream_builder.lazy_images import LazyImages
-from driftline.stream_builder.rows import Rows, cut, labelled
+from driftline.stream_builder.rows import Rows, cut
 from driftline.stream_builder.stream import Array, Split, Stream
 
 ROWS = 1024  # at once in memory
@@ -74,7 +74,7 @@ def from_hub(
 
     seconds = times_of(table["time"], what, time_unit)
     late = label_times(table["label_time"], table["time"], seconds, what, time_unit) if label_time else None
-    y, classes = labelled(labels_of(table["label"], what, label, ("",) if reader.has_names else NOTHING))
+    y, classes = labels_of(table["label"], label, ("",) if reader.has_names else NOTHING)
     samples = Split(reader.samples(table, name, size), y, np.array(reader.ids, np.str_), seconds, label_time=late)
     side = np.array(reader.sides) if "test" in reader.sides and "" not in reader.sides else None
     facts = {
@@ -83,7 +83,7 @@ def from_hub(
         "licence": "see the dataset's card",
         "columns": f"time {time}, label {label}, samples {reader.columns['x']}",
     }
-    return cut(Rows(name.replace("/", "-"), samples, classes, side), period, test_share, seed, facts)
+    return cut(Rows(name.replace("/", "-"), samples, classes, side), period, test_share, seed, facts, what)
 
 
 class _Reader:

@@ -83,7 +83,7 @@ def from_wilds(
 
     times = times_of(taken[column_of(taken, source, time, TIMES, "--time")], what)
     label = column_of(taken, source, label, ("category", "label", "y"), "--label")
-    y, classes = labelled(labels_of(taken[label], what, label))
+    y, classes = labels_of(taken[label], label)
     if source.name == TABLES[0] and path is None:
         root, names = folder / "images", [f"rgb_img_{row}.png" for row in used]
     else:
@@ -239,10 +239,10 @@ def from_tic(
     taken = rows.take(listed_rows)
     own = [listed[uids[row]][1] for row in listed_rows]
     if label is None and "label" not in rows.column_names and all(own):
-        labels = own
+        y, classes = labelled(own)
     else:
         label = column_of(taken, table, label, LABELS, "--label")
-        labels = labels_of(taken[label], lambda row: what(listed_rows[row]), label)
+        y, classes = labels_of(taken[label], label)
     if features is not None:
         vectors = open_array(features, "f", (len(rows), None), "Check --features.")
         x: Any = np.asarray(vectors[listed_rows], np.float32)
@@ -252,7 +252,6 @@ def from_tic(
         path = column_of(taken, table, path, PATHS, "--path")
         names = texts_of(taken[path], lambda row: what(listed_rows[row]), path)
         x = images_of(root or table.parent, names, size, table)
-    y, classes = labelled(labels)
     time = np.array([listed[uids[row]][0] for row in listed_rows], np.int64)
     samples = Split(x, y, np.array([uids[row] for row in listed_rows], np.str_), time)
     facts = {

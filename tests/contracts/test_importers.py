@@ -230,7 +230,7 @@ def hub_with(tmp_path: Path, **columns: list[Any]) -> DriftlineError:
 
 
 def test_what_is_missing_is_named_with_its_row(tmp_path: Path) -> None:
-    assert "a.parquet, row 2: topic is empty" in str(hub_with(tmp_path, topic=["x", None]))
+    assert ": no row has a label." in str(hub_with(tmp_path, topic=["-1", None]))
     assert "a.parquet, row 1: the time is 'soon'" in str(hub_with(tmp_path, when=["soon", "2015"]))
     assert "a.parquet, row 2: text is NoneType" in str(hub_with(tmp_path, text=["a", None]))
 

@@ -25,7 +25,17 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "wild-time": {},
     "wilds": {"size": 8},
 }
+TABLES = {"hub": "data/*.parquet", "wilds": "rgb_metadata.csv"}  # of which each row is in the stream or is counted
 PLACES = {"tic": "tic_year2uids.json", "wild-time": "yearbook.pkl"}
+
+
+def check_all_rows(folder: Path, names: str, rows: int) -> None:
+    """Compare the rows that were read with those that tables of an importer have."""
+    paths = list(folder.glob(names))
+    if names.endswith(".csv"):
+        check_rows(paths[0], rows)
+    else:
+        assert rows == sum(pq.read_metadata(path).num_rows for path in paths)
 
 
 def importer(name: str) -> Callable[[Path], None]:
@@ -34,9 +44,12 @@ def importer(name: str) -> Callable[[Path], None]:
     def read(folder: Path) -> None:
         options = OPTIONS[name] | ({"table": folder / "mine.csv"} if name == "tic" else {})
         made = IMPORTERS[name](folder / PLACES.get(name, ""), **options)
-        for step in made.steps:
-            for split in step.splits.values():
-                np.asarray(split.x[:1])
+        splits = [split for step in made.steps for split in step.splits.values()]
+        for split in splits:
+            np.asarray(split.x[:1])
+        if name in TABLES:
+            left_out = sum(int(few.split()[0]) for few in made.facts.get("left_out", "0").split("; "))
+            check_all_rows(folder, TABLES[name], sum(map(len, splits)) + left_out)
 
     read.__name__ = f"from_{name.replace('-', '_')}"
     return read
@@ -69,7 +82,11 @@ TASK = {
 def label_studio(folder: Path) -> None:
     from driftline.curate.validation.answers.answers import read_answers, read_lines
 
-    for lines in read_lines([folder / "export.json"]).values():
+    found = read_lines([folder / "export.json"])
+    tasks = json.loads((folder / "export.json").read_text("utf-8-sig"))
+    given = [not one.get("was_cancelled") for task in tasks for one in task["annotations"]]
+    assert sum(map(len, found.values())) == sum(given)
+    for lines in found.values():
         read_answers(lines, BATCH, "k")
 
 
@@ -112,6 +129,7 @@ def logs(folder: Path) -> None:
     table = pa.Table.from_pylist(LOG)
     pq.write_table(table, folder / "log.parquet")
     csv.write_csv(table, folder / "log.csv")
+    (folder / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in LOG))
     lines = (json.dumps({"id": row["id"], "label": "dog", "label_time": "2026-07-01"}) for row in LOG[:9])
     (folder / "labels.jsonl").write_text("\n".join(lines) + "\n")
 
@@ -129,6 +147,8 @@ def service_log(folder: Path) -> None:
         assert log.counts["read"] == len(log) + sum(log.counts[why] for why in dropped)
         if path.suffix == ".csv":
             check_rows(path, log.counts["read"])
+        elif path.suffix == ".jsonl":
+            assert log.counts["read"] == sum(map(bool, map(bytes.strip, path.read_bytes().splitlines())))
         else:
             assert log.counts["read"] == pq.read_metadata(path).num_rows
 
@@ -141,7 +161,8 @@ def stream_table(folder: Path) -> None:
     from driftline.stream_builder.builders.table import from_table
 
     stream = from_table(folder / "t.csv", x=["a", "b"], period=1)
-    check_rows(folder / "t.csv", sum(len(split) for split in stream.steps[0].splits.values()))
+    left_out = int(stream.facts.get("left_out", "0").split()[0])
+    check_rows(folder / "t.csv", left_out + sum(len(split) for split in stream.steps[0].splits.values()))
 
 
 @reader(

@@ -144,7 +144,8 @@ def cells(folder: Path) -> None:
 def parquet(folder: Path) -> None:
     from driftline.curate.sources.table import Parquet
 
-    drained(Parquet(path="t.parquet", columns=PICTURES), folder)
+    rows = drained(Parquet(path="t.parquet", columns=PICTURES), folder)
+    assert rows == pq.read_metadata(folder / "t.parquet").num_rows
 
 
 @reader(photo_table)
@@ -164,7 +165,8 @@ def arrow(folder: Path) -> None:
 def hugging_face(folder: Path) -> None:
     from driftline.curate.sources.table import HuggingFace
 
-    drained(HuggingFace(path=".", columns={k: v for k, v in PICTURES.items() if k != "image"}), folder)
+    rows = drained(HuggingFace(path=".", columns={k: v for k, v in PICTURES.items() if k != "image"}), folder)
+    assert rows == sum(map(len, pa.ipc.open_stream(folder / "t.arrow")))
 
 
 def yfcc_lines(n: int = 6) -> bytes:
