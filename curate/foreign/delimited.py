@@ -3,7 +3,7 @@
 import csv
 import io
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -38,8 +38,14 @@ class Part(NamedTuple):
 
     table: pa.Table
     """texts; a column with bytes that are not UTF-8 is binary"""
-    faults: dict[int, Fault]
+    faults: Mapping[int, Fault]
     """row of the table, which is null → why"""
+    spanning: int = 0
+    """cells of several lines"""
+    root: Path = Path()
+    """folder that paths start from"""
+    image: Callable[[int], tuple[str, str]] | None = None
+    """row → id and path of the image inside the table; None: images are files or addresses"""
 
 
 class DelimitedFile:
@@ -59,6 +65,7 @@ class DelimitedFile:
         first = self._rest.lstrip(b"\r\n").splitlines()[:1]
         usual = "\t" if path.suffix.lower() == ".tsv" else _separator(b"".join(first).decode("latin-1"))
         self.delimiter = delimiter or usual
+        self._spanning = 0  # cells of several lines, of the block
         self.header: list[str] = []
         rows, _ = self._line_by_line(self._block(), 1)
         names = (name.encode("utf-8", "surrogateescape") for row in rows for name in row)
@@ -72,11 +79,12 @@ class DelimitedFile:
         names = [self.header[place] for place in places]
         while block := self._block():
             faults: dict[int, Fault] = {}
+            self._spanning = 0
             arrays = self._at_once(block, places)
             if arrays is None:
                 rows, faults = self._line_by_line(block)
                 arrays = [texts_of([None if row is None else row[place] for row in rows]) for place in places]
-            yield Part(pa.Table.from_arrays(arrays, names), faults)
+            yield Part(pa.Table.from_arrays(arrays, names), faults, self._spanning)
 
     def _block(self) -> bytes:
         """Whole lines, the last one with or without its end; b"" at the end of the file."""
@@ -123,7 +131,7 @@ class DelimitedFile:
         """The rows that begin in the block, None for a fault, and the faults. Lines behind them are left in `_rest`.
         most: rows, 0: all."""
         lines: list[bytes] = block.splitlines(keepends=True)
-        whole, number = len(lines), 0
+        whole, number, last = len(lines), 0, 0
         rows: list[list[str] | None] = []
         faults: dict[int, Fault] = {}
 
@@ -139,6 +147,9 @@ class DelimitedFile:
             for number, cells in rows_of_lines(fed(), self.delimiter, self.header or None):
                 if isinstance(cells, Fault):
                     faults[len(rows)] = Fault(cells.reason, cells.raw, self._line + number)
+                elif number > last + 1:
+                    self._spanning += sum(len(cell.splitlines()) > 1 for cell in cells)
+                last = number
                 rows.append(None if isinstance(cells, Fault) else cells)
                 if number >= whole or len(rows) == most:
                     break

@@ -117,8 +117,9 @@ class TimeColumn:
         self._rows += len(column)
 
     def whole(self, most: float = MOST) -> tuple[Times, list[str]]:
-        """All rows in seconds, and a sentence if some state what cannot be read. Raises BadInput as `Times.unit`, and
-        if more than one cell, and more than the share `most` of what is stated, is unreadable, or all of it."""
+        """All rows in seconds, and a sentence if some state what cannot be read, or if only some have a zone. Raises
+        BadInput as `Times.unit`, and if more than one cell, and more than the share `most` of what is stated, is
+        unreadable, or all of it."""
         parts = self._parts or [Times(np.zeros(0, np.int64), *[np.zeros(0, np.int8)] * 2)]
         numbers = Times(*(np.concatenate(of) for of in zip(*parts, strict=True)))
         self._parts.clear()
@@ -132,8 +133,15 @@ class TimeColumn:
             problem = f"{self.name} is {text!r} in row {row:,}, and {count:,} of {stated:,} cannot be read."
             expected = "Expected dates such as 2026-07-31, or seconds since 1970."
             raise BadInput(problem, expected, self.way_out or "Rewrite the column.")
-        first = f"the first is {text!r} in row {row:,}"
-        return times, [f"{self.name} is stated and cannot be read in {count:,} rows, {first}."] if count else []
+        said = []
+        if count:
+            first = f"the first is {text!r} in row {row:,}"
+            said = [f"{self.name} is stated and cannot be read in {count:,} rows, {first}."]
+        zoned, plain = times.form == WITH_ZONE, (times.form == PLAIN) & (times.precision == SECOND)
+        if zoned.any() and plain.any():
+            few = f"in {plain.sum():,} rows, the first is row {plain.argmax() + 1:,}, and with one in {zoned.sum():,}"
+            said.append(f"{self.name} is without a zone {few}: where there is none, it is UTC.")
+        return times, said
 
 
 def parsed(column: pa.ChunkedArray, name: str, unit: str = "auto", written: str | None = None) -> Times:

@@ -5,7 +5,7 @@ import zlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -20,25 +20,12 @@ from driftline.curate.sources.base import HERE, FileSource, Workplace
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from driftline.curate.foreign.delimited import Fault, Part
+    from driftline.curate.foreign.delimited import Part
     from driftline.curate.metadata.column_mapping import Reading
 
 READ = 16_384  # rows that are read at a time
 WAY_OUT = "Correct it, collection.columns or collection.delimiter."
 IMAGE = {"image": "image"}  # where images are in `datasets`, unless `columns` says otherwise
-
-
-@dataclass
-class Piece:
-    """Some rows of a file."""
-
-    table: "pa.Table"
-    root: Path
-    """folder that paths start from"""
-    faults: "Mapping[int, Fault]" = field(default_factory=dict)
-    """row, which is null → what is in its place"""
-    image: Callable[[int], tuple[str, str]] | None = None
-    """row → id and path of the image inside the table; None: images are files or addresses"""
 
 
 class TableSource(FileSource):
@@ -60,7 +47,7 @@ class TableSource(FileSource):
         return "id" in self.columns
 
     @abstractmethod
-    def pieces(self, at: Workplace) -> Iterator[Piece]:
+    def pieces(self, at: Workplace) -> "Iterator[Part]":
         """All rows in order. Raises BadInput, where a file is damaged after the pieces before."""
 
     def batches(self, rows: int = 65_536, skip: int = 0, at: Workplace = HERE) -> "Iterator[pa.RecordBatch]":
@@ -88,11 +75,18 @@ class TableSource(FileSource):
 
         few = self.model_copy(update={"columns": {n: column for n, column in self.columns.items() if n in SURVEYED}})
 
-        def tables() -> "Iterator[pa.Table]":
-            with suppress(BadInput):  # which `batches` raises in its place, after the rows before
-                yield from (piece.table for piece in few.pieces(at))
+        spanning = 0
 
-        return survey(tables(), few.columns, self.time_unit, self.path, self.licence_names, self.time_format)
+        def tables() -> "Iterator[pa.Table]":
+            nonlocal spanning
+            with suppress(BadInput):  # which `batches` raises in its place, after the rows before
+                for piece in few.pieces(at):
+                    spanning += piece.spanning
+                    yield piece.table
+
+        reading = survey(tables(), few.columns, self.time_unit, self.path, self.licence_names, self.time_format)
+        said = (f"{spanning:,} cells have several lines.",) if spanning else ()
+        return replace(reading, notes=said + reading.notes)
 
 
 class Delimited(TableSource):
@@ -117,7 +111,7 @@ class Delimited(TableSource):
             raise MissingFile(f"There is no file {path}.", "Expected a table with a header.", "Check collection.path.")
         return [path]
 
-    def pieces(self, at: Workplace) -> Iterator[Piece]:
+    def pieces(self, at: Workplace) -> "Iterator[Part]":
         """The columns that are asked for, as text, and what is no row."""
         (path,) = self.inputs(at)
         root, row = path.parent if self.root is None else at.path(self.root), 0
@@ -126,7 +120,7 @@ class Delimited(TableSource):
             with opener(path, "rb") as file:
                 is_json = path.name.removesuffix(".gz").endswith((".jsonl", ".ndjson"))
                 for part in self._json(file, path) if is_json else self._csv(file, path):
-                    yield Piece(part.table, root, part.faults)
+                    yield part._replace(root=root)
                     row += len(part.table)
         except (EOFError, OSError, zlib.error) as error:
             raise BadInput(f"{path} cannot be read after row {row:,} ({reason(error)}).") from None
@@ -141,9 +135,9 @@ class Delimited(TableSource):
     def _json(self, file: IO[bytes], path: Path) -> "Iterator[Part]":
         from driftline.curate.foreign.json_lines import JsonLines
 
-        lines, of = JsonLines(file, path), self.columns.get
-        firsts = {of("title"), of("caption")} - {None}
-        yield from lines.parts(sorted(set(self.columns.values())), {of("tags")} - {None}, firsts)
+        lines = JsonLines(file, path)
+        lists, firsts = ([c for n, c in self.columns.items() if n in of] for of in (["tags"], ["title", "caption"]))
+        yield from lines.parts(sorted(set(self.columns.values())), lists, firsts)
         needed = (c for n, c in self.columns.items() if n in ("uploaded", "url", "path", "id"))
         if missing := [column for column in needed if column not in lines.seen]:
             raise BadInput(f"{path} has no {missing[0]!r} in any line.", "Correct it, or collection.columns.")
@@ -175,7 +169,7 @@ class Parquet(TableSource):
             raise BadInput(f"The folder {path} is empty of data.", "Expected .parquet or .arrow files.")
         return files
 
-    def pieces(self, at: Workplace) -> Iterator[Piece]:
+    def pieces(self, at: Workplace) -> "Iterator[Part]":
         """The columns that are asked for, without images."""
         folder = at.path(self.path)
         files: list[Path | str] = [*self.inputs(at)] or [self.path]
@@ -204,10 +198,11 @@ class HuggingFace(Parquet):
         return IMAGE | self.columns
 
 
-def _pieces(path: Path | str, columns: Mapping[str, str], root: Path, name: str) -> Iterator[Piece]:
+def _pieces(path: Path | str, columns: Mapping[str, str], root: Path, name: str) -> "Iterator[Part]":
     """The rows of a Parquet file, or of an Arrow file as `datasets` writes it. name: begins ids of images."""
     import pyarrow as pa
 
+    from driftline.curate.foreign.delimited import Part
     from driftline.curate.foreign.tables import check_offsets, class_names, named_classes, opened_rows, readable
 
     names = sorted({column for role, column in columns.items() if role != "image"})
@@ -223,7 +218,7 @@ def _pieces(path: Path | str, columns: Mapping[str, str], root: Path, name: str)
                     values = named_classes(table[column], classes[column], f"{path}: {column}", row + 1)
                     table = table.set_column(names.index(column), column, values)
             image = partial(_image, Path(path).absolute(), columns["image"], name, row) if "image" in columns else None
-            yield Piece(table, root, image=image)
+            yield Part(table, {}, root=root, image=image)
             row += len(batch)
 
 

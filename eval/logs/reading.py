@@ -270,7 +270,7 @@ def _table(
     with opened(source, what) as (columns_of, parts_of):
         of, row = named(columns_of, columns, roles, needed, what), 1
         faults: list[Fault] = []
-        for table, faulty in parts_of(of):
+        for table, faulty, *_ in parts_of(of):
             faults += faulty.values()
             for fault in (fault for fault in faulty.values() if fault.reason == "unreadable_value"):
                 problem = f"{what}, line {fault.line:,}: a cell holds a list of several, or a record."

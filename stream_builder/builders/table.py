@@ -212,7 +212,7 @@ def from_table(
     Its columns are time, label and path, if no others are named; ids are the column id, else the row numbers; groups
     the column group or user. From Python also a data frame, or columns by name.
 
-    source TABLE: CSV or Parquet; or a folder with the order files of CGLM or CLOC.
+    source TABLE: CSV, JSON lines or Parquet; or a folder with the order files of CGLM or CLOC.
     features FILE: Vectors as samples: an .npy file (N, D); CGLM, CLOC: a folder with train.npy and test.npy.
 
     Raises MissingFile, and BadInput naming file, column and row.

@@ -14,6 +14,7 @@ from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
 from driftline.curate.foreign import cells, time_cells
 from driftline.curate.foreign.cells import NO_LABEL, NOTHING
 from driftline.curate.foreign.delimited import DelimitedFile
+from driftline.curate.foreign.json_lines import JsonLines
 from driftline.curate.foreign.names import fault
 from driftline.curate.foreign.tables import arrow_of, read_parquet, readable
 from driftline.curate.foreign.time_cells import UNITS, YEARS
@@ -52,15 +53,19 @@ def times_of(
         if looks := time_cells.not_seconds(numbers):
             problem = f"{row_of(0)}: the time is {values[0]}; as seconds, all rows would lie in 1970."
             raise BadInput(f"{problem} It looks like {looks}.", EXPECTED, "Convert the column to dates.")
-        if (odd := np.isin(values, time_cells.FAR)).any():
+        others = numbers[~np.isin(numbers, time_cells.SENTINELS)]
+        is_clock = len(others) and others.min() >= 10 * time_cells.EARLY
+        if (odd := np.isin(values, time_cells.SENTINELS if is_clock else time_cells.FAR)).any():
             raise BadInput(f"{row_of(int(odd.argmax()))}: the time is {values[odd.argmax()]}.", EXPECTED)
         return values // time_cells.per_second(numbers[numbers != 0], f"{row_of(0)}: the time")
     whole = time_cells.TimeColumn("the time", unit)
     whole.add(column)
-    times, _ = whole.whole(most=1.0)
+    times, said = whole.whole(most=1.0)
     if (lacking := times.form >= time_cells.NO_TIME).any():
         row = int(lacking.argmax())
         raise BadInput(f"{row_of(row)}: the time is {str(cells.shown(column[row]))[:60]!r}.", EXPECTED)
+    for mixed in said:
+        raise BadInput(f"{row_of(0).rpartition(',')[0]}: {mixed}", "Expected one form.", "Give all a zone.")
     return times.value
 
 
@@ -95,33 +100,36 @@ def label_times(
 
 
 def table_of(source: Any, texts: Collection[str] = ()) -> pa.Table:
-    """A CSV or Parquet file, a data frame, or columns by name, in Arrow's form. Raises MissingFile, and BadInput, of a
-    CSV file also for the first line that is no row.
+    """A CSV, JSON lines or Parquet file, a data frame, or columns by name, in Arrow's form. Raises MissingFile, and
+    BadInput, of lines also for the first one that is no row.
 
-    texts: columns of a CSV file whose cells stay as they are written; others are numbers if all their cells are.
+    texts: columns of lines whose cells stay as they are written; others are numbers if all their cells are.
     """
     if not isinstance(source, str | Path):
         return arrow_of(source)
     path = Path(source)
     if not path.is_file():
-        raise MissingFile(f"There is no file {path}.", "Expected a CSV or Parquet table.")
-    with readable(path, "Expected CSV or Parquet."):
+        raise MissingFile(f"There is no file {path}.", "Expected a table: CSV, JSON lines or Parquet.")
+    with readable(path, "Expected CSV, JSON lines or Parquet."):
         if path.suffix == ".parquet":
             return read_parquet(path)
         with path.open("rb") as file:
-            rows = DelimitedFile(file, path)
+            is_json = path.suffix.lower() in (".jsonl", ".ndjson")
+            rows = JsonLines(file, path) if is_json else DelimitedFile(file, path)
+            header = rows.header
             parts: list[list[pa.ChunkedArray]] = []
-            for table, faults in rows.parts():
+            for table, faults, *_ in rows.parts(header, header) if isinstance(rows, JsonLines) else rows.parts():
                 for fault in faults.values():
-                    why = f"{fault.reason.replace('_', ' ')} in {fault.raw[:60]!r}, with {len(rows.header)} columns"
+                    why = f"{fault.reason.replace('_', ' ')} in {fault.raw[:60]!r}, with {len(header)} columns"
                     raise BadInput(f"{path}, line {fault.line:,}: {why}.", "Expected one row a line.")
                 parts.append(table.columns)
     columns = []
-    for name, *pieces in zip(rows.header, *parts, strict=True):
-        kind = pa.string() if all(piece.type == pa.string() for piece in pieces) else pa.binary()
+    for name, *pieces in zip(header, *parts, strict=True):
+        listed = next((piece.type for piece in pieces if pa.types.is_list(piece.type)), pa.binary())
+        kind = pa.string() if all(piece.type == pa.string() for piece in pieces) else listed
         column = pa.chunked_array([chunk for piece in pieces for chunk in piece.cast(kind).chunks], kind)
         columns.append(column if name in texts or kind != pa.string() else _numbers(column))
-    return pa.Table.from_arrays(columns, rows.header)
+    return pa.Table.from_arrays(columns, header)
 
 
 def _numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:

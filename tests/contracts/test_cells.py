@@ -32,7 +32,7 @@ from driftline.stream_builder.importers.hub import from_hub
 
 DOORS = list(product(("photos", "log"), ("csv", "jsonl", "parquet")))
 PHOTOS = {"url": "url", "uploaded": "time", "label": "label", "id": "id"}
-STREAMS = [("table", "csv"), ("table", "parquet"), ("hub", "parquet")]
+STREAMS = [("table", "csv"), ("table", "jsonl"), ("table", "parquet"), ("hub", "parquet")]
 DROPPED = ("not_a_row", "unreadable_time", "no_time", "no_id", "no_version", "no_prediction", "duplicates")
 RULES: dict[str, tuple[str, Sequence[Any], Sequence[Any]]] = {
     "nothing": ("label", ["nan", "NULL", " None ", "NA", "n/a", "nil", "<NA>", "\\N", "-", "", None, "cat"],
@@ -52,6 +52,7 @@ RULES: dict[str, tuple[str, Sequence[Any], Sequence[Any]]] = {
     "nanoseconds": ("time", [1_546_300_800_000_000_001], ["2019-01-01"]),
     "numbers that are no date": ("time", [0, -1, 2**31 - 1, 9_999_999_999_999, 1_546_300_800],
                                  [None] * 4 + ["2019-01-01"]),
+    "zero beside seconds": ("time", [1_546_300_800, 0], ["2019-01-01", None]),
     "no label": ("label", [-1, -100, 2], [None, None, "2"]),
     "midnight of 1970": ("time", ["1970-01-01", "1970-01-01T01:00:00", "1971-01-01"], [None, None, "1971-01-01"]),
 }  # fmt: skip
@@ -305,6 +306,24 @@ def test_what_is_nothing_by_a_word_is_counted(tmp_path: Path) -> None:
 def test_a_stream_has_times_of_one_unit(kind: str, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="two units: 1 of 4 are such as 1546300800, the others"):
         read("table", kind, tmp_path, "time", [1_546_300_800_000] * 3 + [1_546_300_800])
+
+
+@pytest.mark.parametrize(("door", "kind"), [place for place in (*DOORS, *STREAMS) if place[1] != "parquet"])
+def test_zones_in_some_rows_are_named(door: str, kind: str, tmp_path: Path) -> None:
+    times = ["2020-01-01T00:00:00Z", "2020-01-02", "2020-01-01T00:00:00", "2020-01-01T00:00:00+05:00"]
+    words = "is without a zone in 1 rows, the first is row 3, and with one in 2"
+    if door == "photos":
+        assert words in photos(kind, tmp_path, "time", times).survey().notes[0]
+        return
+    with pytest.raises(BadInput, match="without a zone and with a zone" if door == "log" else words):
+        read(door, kind, tmp_path, "time", times)
+
+
+def test_cells_of_several_lines_are_counted(tmp_path: Path) -> None:
+    lines = "".join(f'{i},2020,"a\nb","c, d"\n{i}0,2020,"a",e\n' for i in range(3))
+    (tmp_path / "t.csv").write_text(f"id,time,title,label\n{lines}")
+    source = Delimited(path=tmp_path / "t.csv", columns={"path": "id", "uploaded": "time", "title": "title"})
+    assert source.survey().notes == ("3 cells have several lines.",)
 
 
 @pytest.mark.parametrize(("door", "kind"), DOORS)

@@ -200,7 +200,7 @@ def test_a_shard_says_its_side(tmp_path: Path) -> None:
 
 
 def test_hub_texts_in_periods_of_equal_size(tmp_path: Path) -> None:
-    times = ["2014-03-01", "2014-03-01T10:00:00+02:00", "2015", "1430000000", "2016-01-01 10:00:00", "2017-02-02"]
+    times = ["2014-03-01", "2014-03-01T10:00:00+02:00", "2015", "1430000000", "2016-01-01 10:00:00Z", "2017-02-02"]
     pq.write_table(pa.table({"text": list("abcdef"), "when": times, "topic": ["x", "y"] * 3}), tmp_path / "a.parquet")
     made = IMPORTERS["hub"](tmp_path, time="when", label="topic", period="3", test_share=0)
     assert [step["train"].x.tolist() for step in made.steps] == [["a", "b"], ["c", "d"], ["e", "f"]]
@@ -210,7 +210,8 @@ def test_hub_texts_in_periods_of_equal_size(tmp_path: Path) -> None:
     ("values", "unit", "seconds"),
     [
         ([1430000000, 1430000001], "auto", [1430000000, 1430000001]),
-        ([1430000000000, 0], "auto", [1430000000, 0]),
+        ([1430000000000, 1429999999999], "auto", [1430000000, 1429999999]),
+        ([1, 0, 2], "auto", [1, 0, 2]),
         (["1430000000000000"], "auto", [1430000000]),
         ([1430000000], "ms", [1430000]),
         ([datetime(2015, 4, 25, 22, 13, 20, tzinfo=timezone(timedelta(hours=-1)))], "auto", [1430003600]),

@@ -53,7 +53,8 @@ def test_a_quoted_text_may_have_several_lines(tmp_path: Path) -> None:
 
 def test_text_that_is_no_unicode_spoils_its_own_row_only(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
-    path.write_text('{"u": "a", "t": 2010, "g": ["\\ud800"]}\n{"u": "b", "t": ' + "9" * 5000 + '}\n{"u": "c", "t": 2010}\n')
+    lines = ('{"u": "a", "t": 2010, "g": ["\\ud800"]}', f'{{"u": "b", "t": {"9" * 5000}}}', '{"u": "c", "t": 2010}')
+    path.write_text("\n".join(lines))
     found = pa.Table.from_batches(Delimited(path=path, columns={"url": "u", "uploaded": "t", "tags": "g"}).batches())
     assert found["fault"].to_pylist() == ["not_utf8", "bad_upload_time", None]
 

@@ -189,40 +189,25 @@ def _is_plain(block: bytes, breaks: np.ndarray) -> bool:
 def _columnar(block: bytes, breaks: np.ndarray, row: int, width: int) -> pa.RecordBatch | None:
     """Arrow's reader; None if it does not read exactly the lines of the block."""
     names = list(NAMES) if width == 23 else ["line", NAMES[0], "hash", *NAMES[1:]]
-    ragged: list[int] = []
-
-    def skip(bad: pa.csv.InvalidRow) -> str:
-        ragged.append(bad.number)
-        return "skip"
-
-    table = pa.csv.read_csv(
-        pa.BufferReader(block),
-        pa.csv.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=names),
-        pa.csv.ParseOptions(
-            delimiter="\t",
-            quote_char=False,
-            double_quote=False,
-            ignore_empty_lines=False,
-            invalid_row_handler=skip,
-        ),
-        pa.csv.ConvertOptions(
-            check_utf8=False, column_types={name: pa.string() for name in USED}, include_columns=list(USED)
-        ),
-    ) if width else None  # fmt: skip
-    if table is None or len(table) + len(ragged) != len(breaks) or None in ragged:
+    try:
+        table = pa.csv.read_csv(
+            pa.BufferReader(block),
+            pa.csv.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=names),
+            pa.csv.ParseOptions(delimiter="\t", quote_char=False, double_quote=False, ignore_empty_lines=False),
+            pa.csv.ConvertOptions(
+                check_utf8=False, column_types={name: pa.string() for name in USED}, include_columns=list(USED)
+            ),
+        )
+    except pa.ArrowInvalid:  # a line of another width
         return None
-    if not len(table):
+    if not width or len(table) != len(breaks):
         return None
     starts = np.append(0, breaks[:-1] + 1)
 
     def raw(position: int) -> str:
         return block[starts[position] : breaks[position]].decode("utf-8", "backslashreplace")
 
-    place = np.insert(np.arange(len(table)), np.array(ragged, np.int64) - np.arange(1, len(ragged) + 1), -1)
-    at = pa.array(place, mask=place < 0)
-    faults = {number - 1: ("wrong_column_count", raw(number - 1)[:LONGEST_RAW]) for number in ragged}
-    columns = {name: table[name].take(at).combine_chunks() if ragged else table[name].combine_chunks() for name in USED}
-    return records(columns, row, raw, faults)
+    return records({name: table[name].combine_chunks() for name in USED}, row, raw, {})
 
 
 def _one_by_one(block: bytes, row: int, width: int) -> pa.RecordBatch:
