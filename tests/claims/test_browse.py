@@ -13,7 +13,7 @@ import pytest
 
 from driftline.curate.core.seeding import rng_for
 from driftline.pipelines.browse.collection import VALUES, Asked, Collection, Selections, Source
-from driftline.pipelines.browse.server import open_collection
+from driftline.pipelines.run.run_folder import open_collection
 from driftline.pipelines.stages.state import folder_of
 
 N = 400

@@ -18,8 +18,8 @@ from driftline.curate.fetch import native
 from driftline.curate.fetch.outcome import Download
 from driftline.curate.release import Release
 from driftline.curate.validation.answers.verdicts import BEST
-from driftline.pipelines.browse.server import open_collection
 from driftline.pipelines.run.living import grow, heal
+from driftline.pipelines.run.run_folder import open_collection
 from driftline.pipelines.run.runner import run, status
 from driftline.pipelines.stages.photos import dropped, trace
 from driftline.pipelines.stages.state import folder_of
