@@ -37,7 +37,7 @@ from driftline.curate.core.run_log import RunLog
 from driftline.eval.learners import LEARNERS
 from driftline.eval.results import Results
 from driftline.eval.run import Settings, evaluate
-from driftline.pipelines.actions.listing import list_registered
+from driftline.pipelines.actions.listing import entries_of
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.run import runner
 from driftline.pipelines.stages import STAGES
@@ -158,7 +158,7 @@ def main() -> None:
         import torch
 
         torch.set_num_threads(1)
-        names = [row["name"] for row in list_registered("learners")] if learners == "all" else learners.split(",")
+        names = [row["name"] for row in entries_of("learners")] if learners == "all" else learners.split(",")
         with tempfile.TemporaryDirectory() as place:
             sizes = {"small": (STEPS, ROWS), "long": (10 * STEPS, ROWS), "wide": (STEPS, 10 * ROWS)}
             folders = [stream_of(Path(place, name), *size) for name, size in sizes.items()]

@@ -6,7 +6,7 @@ from driftline.curate.core.registry import HOME, Registry
 from driftline.eval.predictions import MEANING
 from driftline.eval.rows import Row
 from driftline.eval.settings import described
-from driftline.pipelines.actions.listing import KINDS, REGISTRIES, list_registered
+from driftline.pipelines.actions.listing import KINDS, REGISTRIES, entries_of
 from driftline.stream_builder.shifts import SHIFTS
 
 TOP = """# Parts
@@ -26,7 +26,7 @@ def page() -> str:
         entry = f" Entry point: `driftline.{group}`." if group else ""
         parts += [f"## {kind}", "", f"Used by {used}. Registry: `{name}` of `{module}`.{entry}", ""]
         if kind not in ("learners", "protocols"):
-            parts += [*(_line(kind, **row) for row in list_registered(kind) if row["origin"] == HOME), ""]
+            parts += [*(_line(kind, **row) for row in entries_of(kind) if row["origin"] == HOME), ""]
     columns = [f"- `{column.name}`: {column.meaning}" for column in described(Row) if column.name != "answers"]
     of_predictions = [f"- `{name}`: {meaning}" for name, meaning in MEANING.items()]
     parts += ["## columns of results", "", *columns, "", "## columns of predictions", "", *of_predictions, ""]

@@ -8,8 +8,8 @@
     results = dl.evaluate(stream, "clear-iid", ["nearest-mean", "er"], seeds=3, out="runs")
     dl.report(results, "report")
 
-A command `X` is `dl.X`, its option `--a-b` is `a_b=`. Every name is imported when it is first used. What is not offered
-here may change.
+A command `X` is `dl.X`, its option `--a-b` is `a_b=`, with the same default. Every name is imported when it is first
+used. What is not offered here may change.
 """
 
 import sys
@@ -28,10 +28,8 @@ if TYPE_CHECKING:
     from driftline.eval.integrations import Avalanche as Avalanche
     from driftline.eval.integrations import Sklearn as Sklearn
     from driftline.eval.integrations import Torch as Torch
-    from driftline.eval.reporting.logs.ages import age as age
     from driftline.eval.results import Results as Results
     from driftline.pipelines import VERSION as __version__  # noqa: F401
-    from driftline.pipelines.actions.listing import list_registered as list_registered
     from driftline.pipelines.commands.build import demo as demo
     from driftline.pipelines.commands.build import init as init
     from driftline.pipelines.commands.build import plan as plan
@@ -48,12 +46,14 @@ if TYPE_CHECKING:
     from driftline.pipelines.commands.release import audit as audit
     from driftline.pipelines.commands.release import compare as compare
     from driftline.pipelines.commands.release import export as export
+    from driftline.pipelines.commands.report import age as age
     from driftline.pipelines.commands.report import report as report
     from driftline.pipelines.commands.report import reproduce as reproduce
     from driftline.pipelines.commands.share import leaderboard as leaderboard
     from driftline.pipelines.commands.sources import compose as compose
     from driftline.pipelines.commands.sources import from_dataset as from_dataset
     from driftline.pipelines.commands.sources import from_release as from_release
+    from driftline.pipelines.commands.start import list_registered as list_registered
     from driftline.pipelines.commands.streams import encode as encode
     from driftline.pipelines.commands.streams import measure as measure
     from driftline.pipelines.run.run_folder import Run as Run

@@ -1,9 +1,10 @@
-"""Types of parameters that Python and the command line write differently, and what a function reads of them."""
+"""Types of parameters that Python and the command line write differently, and what a function reads of them; and kinds
+of folders, by their content."""
 
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from driftline.curate.core.errors import BadConfig
 
@@ -28,9 +29,40 @@ if TYPE_CHECKING:
     Counts: TypeAlias = str | Sequence[int]
     Table: TypeAlias = Any
     Settings: TypeAlias = Mapping[str, Any] | Sequence[str]
-else:  # what `cli/action.py` reads instead
-    for _name in ["Place", "StreamPlace", "StreamPlaces", "Evaluated", "Data", "Counts", "Table", "Names", "Settings"]:
-        globals()[_name] = type(_name, (), {})
+    Protocols: TypeAlias = Any  # names, classes, instances; one or several
+    Learners: TypeAlias = Any  # the same
+    Seeds: TypeAlias = int | str | Sequence[int]
+    Candidates: TypeAlias = Mapping[str, Sequence[Any]] | str | Sequence[str]
+    Tables: TypeAlias = Any  # files, data frames, mappings, rows; one or several
+    Columns: TypeAlias = Mapping[str, str] | str
+else:  # what the command line reads
+    Place = StreamPlace = Path
+    StreamPlaces = Evaluated = Tables = list[Path]
+    Names = Settings = Protocols = Learners = Candidates = list[str]
+    Data = Counts = Seeds = Columns = str
+    Table = Path | None
+
+Kind = Literal["stream", "draws", "rows", "run", "release", "report", "audit", "model", "encoder", "age",
+               "reproduction"]  # fmt: skip
+
+MARKS: dict[Kind, tuple[str, tuple[str, ...]]] = {  # kind → what it is called, the files that only its command writes
+    "stream": ("a stream", ("stream.json",)),
+    "run": ("a run", ("driftline.yaml",)),
+    "release": ("a release", ("release.json",)),
+    "draws": ("random samples of a stream", ("seed-*/stream.json",)),
+    "rows": ("results of driftline eval", ("*/*/run.json", "*/run.json", "run.json", "*/skipped/*.json")),
+    "report": ("a report", ("report.js",)),
+    "audit": ("an audit", ("audit.html", "audit.json")),
+    "model": ("a model", ("open_clip_config.json",)),
+    "age": ("a page of driftline age", ("age.json",)),
+    "reproduction": ("a page of driftline reproduce", ("table.json",)),
+    "encoder": ("a trained encoder", ("pretrain.json", "images.u8")),
+}
+
+
+def kind_of(path: Path) -> Kind | None:
+    """What a folder holds; None for anything else."""
+    return next((kind for kind, (_, marks) in MARKS.items() if any(any(path.glob(mark)) for mark in marks)), None)
 
 
 def path_of(place: Place) -> Path:

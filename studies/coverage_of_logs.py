@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from driftline.eval.reporting.logs.ages import Ages, age
+from driftline.eval.reporting.logs.ages import Ages
 
 Floats = npt.NDArray[np.float64]
 CLASSES, CHANCE, START, DAY = 4, 0.25, np.datetime64("2025-01", "M"), 86_400
@@ -148,7 +148,7 @@ def coverage(logs: int) -> None:
         until = str((START + world.months).astype("datetime64[D]") - 1) if world.late else None
         for _ in range(logs):
             table, versions, truth = simulated(world, rng)
-            aged = age([table], versions=versions, period="month", until=until)
+            aged = Ages.of([table], versions=versions, period="month", until=until)
             for name, values in judged(world, aged, truth, rng).items():
                 holds[name] += values
         shares = {name: round(float(np.mean(values)), 3) for name, values in holds.items()}

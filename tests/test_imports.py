@@ -236,13 +236,12 @@ def test_the_state_of_a_run_is_told_without_a_heavy_library_and_without_the_work
 
 
 WITHOUT_ARRAYS = (
-    "DriftlineError", "Run", "__version__", "audit", "batch", "compare", "demo", "export", "grow",
+    "DriftlineError", "Run", "__version__", "age", "audit", "batch", "compare", "demo", "export", "grow",
     "heal", "init", "leaderboard", "list_registered", "open", "plan", "run", "status", "trace",
     "train",
 )  # fmt: skip
 WITH_TABLES = (
     "Release",
-    "age",
     *(f"from_{name}" for name in ("folder_by_time", "hub", "table", "tic", "wild_time", "wilds")),
 )
 

@@ -103,7 +103,7 @@ def open_pool(source: Path, bucket: int | None, include_tests: bool = False) -> 
     Raises MissingFile, and BadConfig for a bucket that does not exist.
     """
     if not source.is_dir():
-        raise MissingFile(f"There is no folder {source}.", "Expected a run, a release, a stream or a folder of images.")
+        raise MissingFile(f"There is no folder {source}.", "Expected a run, a release or a folder of images.")
     release = Release.open(source) if is_release(source) or in_run(source, "publish/release") else None
     if is_release(source):
         assert release is not None

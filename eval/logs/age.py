@@ -79,7 +79,7 @@ class Aged:
     def of(
         cls, log: Any, *, versions: Any = None, labels: Any = (), columns: Mapping[str, str] | None = None,
         period: str | int = "auto", until: str | int | None = None, cost_error: float | None = None,
-        cost_retrain: float | None = None, seed: int = 0,
+        cost_retrain: float | None = None,
     ) -> Self:  # fmt: skip
         """How fast accuracy of a model in service falls, from its log.
 
@@ -123,7 +123,7 @@ class Aged:
         if cells.labels == "only":
             slopes = [Band(one.value, *[np.array(math.nan)] * 2) for one in slopes]
         curve, ahead, stale = by_age(cells, fit), forecast(cells, fit, len(cut)), staleness(cells, trained.tolist())
-        half = half_life(cells, curve, fit, rng_for(seed, "age")) if stale is not None and stale.shown else None
+        half = half_life(cells, curve, fit, rng_for(0, "age")) if stale is not None and stale.shown else None
         advised = advice(cells, fit, trained.tolist(), ahead, stale, costs, cut.unit)
         return cls(
             cut, tuple(log.versions), stated, tuple(trained.tolist()), cells, fit, slopes[0], slopes[1], curve, stale,

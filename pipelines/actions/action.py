@@ -2,12 +2,13 @@
 
 import inspect
 import re
+import warnings
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce, wraps
 from operator import or_
 from pathlib import Path
-from types import NoneType
+from types import MappingProxyType, NoneType
 from typing import Annotated, Any, Generic, Literal, ParamSpec, TypeVar, get_args, get_origin
 
 import typer
@@ -15,17 +16,13 @@ import typer
 from driftline.pipelines.actions.common import add_command, config_keys, show
 from driftline.pipelines.actions.help import Panel
 from driftline.pipelines.actions.listing import completion
-from driftline.pipelines.kinds import Counts, Data, Evaluated, Names, Place, Settings, StreamPlace, StreamPlaces, Table
 
 T = TypeVar("T")
 P = ParamSpec("P")
 Device = Literal["auto", "cpu", "cuda"]
 Answer = dict[str, Any]
-PLACES = Sequence[Place]
 READ: dict[Any, Any] = {  # type → what the command line reads
-    Place: Path, StreamPlace: Path, str | Path: Path, PLACES: list[Path], StreamPlaces: list[Path],
-    Evaluated: list[Path], Names: list[str], Settings: list[str], Data: str, Counts: str, Table: Path | None,
-    int | str: str, str | Sequence[str]: str,
+    str | Path: Path, Sequence[Path]: list[Path], int | str: str, str | Sequence[str]: str,
 }  # fmt: skip
 LISTS = (list[str], list[Path])
 WORDS = {int: "N", float: "N", Path: "PATH"}  # of values; others: TEXT
@@ -70,6 +67,8 @@ class Shown(Generic[T]):
     """for --json; None: the result"""
     problem: Exception | None = None
     """raised on the command line after the answer: its exit code"""
+    warnings: Sequence[str] = ()
+    """for Python"""
 
 
 NOTHING: Shown[None] = Shown(None, "")  # of a page, which ends with its server
@@ -77,13 +76,15 @@ NOTHING: Shown[None] = Shown(None, "")  # of a page, which ends with its server
 
 def action(
     example: str, panel: Panel | None = None, *, name: str = "", group: typer.Typer | None = None,
-    needs: Mapping[str, str] | None = None, completes: Mapping[str, Any] | None = None,
+    needs: Mapping[str, str] | None = None, completes: Mapping[str, Any] | None = None, required: Container[str] = (),
+    arguments: int | None = None,
 ) -> Callable[[Callable[P, Shown[T]]], Callable[P, T]]:  # fmt: skip
     """Make a command of a function; what Python calls returns `Shown.result`.
 
-    Parameters before the `*` are arguments (but `out`), the others options; those of type Any are of Python only. The
-    docstring has a line `name VALUE: meaning` for each that is not in SHARED. name: of the command, if not that of the
-    function. needs: as in `add_command`. completes: more of COMPLETED.
+    Parameters before the `*` are arguments (but `out`), or the first `arguments`; the others are options. The docstring
+    has a line `name VALUE: meaning` for each that is not in SHARED. name: of the command, if not that of the function.
+    needs: as in `add_command`. completes: more of COMPLETED. required: options that Python may leave out, to have the
+    result in memory.
     """
 
     def declare(function: Callable[P, Shown[T]]) -> Callable[P, T]:
@@ -92,22 +93,26 @@ def action(
         meanings = {key: own.get(key) or MEANINGS.get(key, ("", "")) for key in parameters}
 
         def answer(**values: Any) -> None:
-            arguments = {key: parameters[key].default if value is None else value for key, value in values.items()}
-            shown: Shown[Any] = function(**arguments)  # type: ignore[call-arg]
+            given = {key: parameters[key].default if value is None else value for key, value in values.items()}
+            shown: Shown[Any] = function(**given)  # type: ignore[call-arg]
             if shown is NOTHING:
                 return
             show(shown.result if shown.document is None else shown.document, shown.text)
             if shown.problem is not None:
                 raise shown.problem
 
-        completers = COMPLETED | dict(completes or {})
-        options = [option_of(p, *meanings[p.name], completers) for p in parameters.values() if p.annotation is not Any]
-        words = name or function.__name__
-        add_command(ACTIONS if group is None else group, words, example, panel, needs or {}, text, options, answer)
+        add_options(
+            ACTIONS if group is None else group, name or function.__name__, example, panel, needs, text,
+            [p.replace(default=p.empty) if p.name in required else p for p in parameters.values()], meanings,
+            answer, completes, arguments,
+        )  # fmt: skip
 
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
-            return function(*args, **kwargs).result
+            shown = function(*args, **kwargs)
+            for warning in shown.warnings:
+                warnings.warn(warning, stacklevel=2)
+            return shown.result
 
         result = str(function.__annotations__["return"]).removeprefix("Shown[").removesuffix("]")
         call.__signature__ = inspect.signature(function).replace(return_annotation=result)  # type: ignore[attr-defined]
@@ -118,6 +123,21 @@ def action(
 
 
 ACTIONS = typer.Typer()
+
+
+def add_options(
+    group: typer.Typer, name: str, example: str, panel: Panel | None, needs: Mapping[str, str] | None, text: str,
+    parameters: Sequence[inspect.Parameter], meanings: Mapping[str, tuple[str, str]], answer: Callable[..., None],
+    completes: Mapping[str, Any] | None, arguments: int | None, panels: Mapping[str, str] = MappingProxyType({}),
+) -> None:  # fmt: skip
+    """`add_command` with an option for each parameter; panels: parameter → heading in help, "" of the others."""
+    completed = COMPLETED | dict(completes or {})
+    options = []
+    for i, p in enumerate(parameters):
+        is_option = i >= arguments if arguments is not None else p.kind is p.KEYWORD_ONLY or p.name == "out"
+        heading = panels.get(p.name, panels.get("")) if is_option else None
+        options.append(option_of(p, *meanings[p.name], completed, is_option, heading))
+    add_command(group, name, example, panel, needs or {}, text, options, answer)
 
 
 def typed(p: inspect.Parameter, function: Callable[..., Any]) -> inspect.Parameter:
@@ -147,10 +167,9 @@ MEANINGS = described(SHARED, None)[1]
 
 
 def option_of(
-    p: inspect.Parameter, value: str, meaning: str, completed: Mapping[str, Any], is_option: bool | None = None,
-    panel: str | None = None,
-) -> inspect.Parameter:  # fmt: skip
-    """The argument or option of the command line for a parameter; is_option: None by its kind."""
+    p: inspect.Parameter, value: str, meaning: str, completed: Mapping[str, Any], is_option: bool, panel: str | None
+) -> inspect.Parameter:
+    """The argument or option of the command line for a parameter."""
     kinds = [kind for kind in get_args(p.annotation) if kind is not NoneType]
     is_optional = NoneType in get_args(p.annotation)
     plain = reduce(or_, kinds) if is_optional else p.annotation
@@ -162,8 +181,6 @@ def option_of(
     more["show_default"] = "default:" not in meaning
     more["autocompletion"] = completion(names) if isinstance(names, str) else names
     more["min"], more["max"] = LIMITS.get(p.name, (None, None))
-    if is_option is None:
-        is_option = p.kind is p.KEYWORD_ONLY or p.name == "out"
     mark = typer.Option(flag_of(p.name), **more) if is_option else typer.Argument(**more)
     annotation: Any = Annotated[kind | None if is_optional else kind, mark]
     return p.replace(kind=p.KEYWORD_ONLY, default=default, annotation=annotation)

@@ -9,7 +9,7 @@ import webbrowser
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,6 +20,7 @@ from driftline.curate.core.executor import Engine as EngineName
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.system import is_planted
 from driftline.pipelines.actions.help import EXAMPLE, Panel, PlainCommand, PlainGroup
+from driftline.pipelines.kinds import MARKS, Kind
 
 if TYPE_CHECKING:
     from driftline.pipelines.stages.base import Context
@@ -206,22 +207,6 @@ def admit(plugins: list[str] | None) -> None:
         protocol_named(protocol_named(plugin)[1])
 
 
-Kind = Literal["stream", "draws", "rows", "run", "release", "report", "audit", "model", "encoder", "age",
-               "reproduction"]  # fmt: skip
-
-MARKS: dict[Kind, tuple[str, tuple[str, ...]]] = {  # kind → what it is called, the files that only its command writes
-    "stream": ("a stream", ("stream.json",)),
-    "draws": ("random samples of a stream", ("seed-*/stream.json",)),
-    "rows": ("results of driftline eval", ("*/*/run.json", "*/run.json", "run.json", "*/skipped/*.json")),
-    "run": ("a run", ("driftline.yaml",)),
-    "release": ("a release", ("release.json",)),
-    "report": ("a report", ("report.js",)),
-    "audit": ("an audit", ("audit.html", "audit.json")),
-    "model": ("a model", ("open_clip_config.json",)),
-    "age": ("a page of driftline age", ("age.json",)),
-    "reproduction": ("a page of driftline reproduce", ("table.json",)),
-    "encoder": ("a trained encoder", ("pretrain.json", "images.u8")),
-}
 SEALED: tuple[Kind, ...] = ("stream", "release")  # their content is hashed: nothing else is written into them
 
 

@@ -111,7 +111,7 @@ def by_family(rows: Sequence[Mapping[str, str]]) -> str:
     return "\n\n".join(parts)
 
 
-def list_registered(kind: str) -> list[dict[str, str]]:
+def entries_of(kind: str) -> list[dict[str, str]]:
     """name, summary, origin, target of everything of one kind; why an entry cannot be used is its summary.
 
     Raises UnknownName for a kind that does not exist.

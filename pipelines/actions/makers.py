@@ -15,8 +15,8 @@ import typer
 
 from driftline.curate.core.atomic_io import remove_tree
 from driftline.curate.core.errors import BadConfig, BadPlugin
-from driftline.pipelines.actions.action import COMPLETED, described, flag_of, option_of, typed
-from driftline.pipelines.actions.common import add_command, group_app, guarded_out, next_step, show
+from driftline.pipelines.actions.action import add_options, described, flag_of, typed
+from driftline.pipelines.actions.common import group_app, guarded_out, next_step, show
 from driftline.pipelines.kinds import Place
 
 if TYPE_CHECKING:
@@ -58,7 +58,8 @@ first_bucket: unlabelled: for pre-training; step: a labelled step; auto: unlabel
 workers N|auto: Processes; auto: DRIFTLINE_WORKERS, else one for each core.
 """
 MEANINGS = described(SHARED, None)[1] | {role: ("COLUMN", f"Column of {of}.") for role, of in ROLES.items()}
-PANELS: dict[str, str] = {  # parameter → heading in help; of the others "Input"
+PANELS: dict[str, str] = {  # parameter → heading in help; "": of the others
+    "": "Input",
     **dict.fromkeys(
         ("split", "period", "test_share", "order", "grouping", "seed", "sizes", "test_size", "seeds", "overlap",
          "classes", "val_share", "priors"), "Sampling",
@@ -72,14 +73,12 @@ stream_app = group_app("Create, show and measure streams.", "driftline stream fr
 def maker(
     example: str, *then: str, arguments: int = 1, facts: Sequence[str] = (),
     needs: Mapping[str, str] | None = None, completes: Mapping[str, Any] | None = None, many: Any = None,
-    usual: Mapping[str, Any] | None = None,
 ) -> "Callable[[Callable[P, Stream]], Callable[P, Stream]]":  # fmt: skip
     """Make a command of a function that returns a stream, which stays as it is. then: the protocol that such streams
     are made for, and more words of `driftline eval`. The other parameters as in `add_maker`."""
 
     def declare(function: "Callable[P, Stream]") -> "Callable[P, Stream]":
         parameters = [typed(p, function) for p in inspect.signature(function).parameters.values()]
-        parameters = [p.replace(default=(usual or {}).get(p.name, p.default)) for p in parameters]
         words, doc = function.__name__.replace("_", "-"), function.__doc__
         text, own = add_maker(
             words, function, doc, parameters, example, then, arguments, facts, needs, completes, stream_app, many
@@ -143,14 +142,9 @@ def add_maker(
         for key in (*facts, *(["columns"] if roles else []))
     ]
     meanings = {p.name: own.get(p.name) or MEANINGS.get(p.name, ("", "")) for p in (*options, *more)}
-    completers = COMPLETED | dict(completes or {})
-    line = [
-        option_of(
-            p, *meanings[p.name], completers, i >= arguments, PANELS.get(p.name, "Input") if i >= arguments else None
-        )
-        for i, p in enumerate((*options, *more))
-    ]
-    add_command(group, name, example, None, needs or {}, text, line, answer)
+    add_options(
+        group, name, example, None, needs, text, [*options, *more], meanings, answer, completes, arguments, PANELS
+    )
     return text, {p.name: meanings[p.name] for p in options}
 
 

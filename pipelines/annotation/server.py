@@ -102,10 +102,10 @@ class Pages:
 
     def waiting(self) -> str:
         """How many images are open, and how many are not."""
-        closed, elsewhere = len(self.store.closed()), self.store.closed_elsewhere()
+        closed = len(self.store.closed())
         text = f"{len(self.store.batch['items']) - closed:,} images are open."
         if answered := closed + self.before:
-            text += f" {answered:,} have their answers, {elsewhere + self.before:,} from earlier or elsewhere."
+            text += f" {answered:,} have their answers."
         return text
 
     def export(self) -> int:
@@ -138,7 +138,7 @@ class Pages:
             + '<link rel="icon" href="static/icon.svg" type="image/svg+xml"><link rel="stylesheet" '
             'href="static/page.css"><script src="static/annotate.js" defer></script></head>'
         )
-        unfold = "" if progress.done else " open"
+        unfold = "" if progress["done"] else " open"
         question = self.question
         for label in self.store.undone(annotator).get(item, []):
             question = question.replace(box := f'name="labels" value="{escape(label)}"', f"{box} checked")

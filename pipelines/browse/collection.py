@@ -1,13 +1,11 @@
 """The photos of a run or a release as one table of DuckDB, in order of time; and what a person asks the page for,
 filters and an order, with the photos, counts and timeline that answer it."""
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from threading import Lock
-from typing import Any, Generic, TypeVar
+from threading import Lock, RLock
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -18,7 +16,6 @@ from driftline.pipelines.stages.base import Context
 from driftline.pipelines.stages.photos import quoted
 
 Row = Mapping[str, Any]
-Answer = TypeVar("Answer")
 Ints = npt.NDArray[np.int64]
 
 # Column → heading. A column is a facet of a collection in which it has several values.
@@ -56,8 +53,8 @@ class Source:
     """id → history of a photo"""
     settle: Callable[[str, str], None] | None = None
     """id and date → keeps the date of a photo that may be in several buckets"""
-    withdrawn: Callable[[], Callable[[Row], bool]] = lambda: lambda row: False
-    """whether the owner of a photo (id, address) has withdrawn it by now"""
+    withdrawn: Callable[[Row], bool] = lambda row: False
+    """whether the owner of a photo (id, address) has withdrawn it"""
 
 
 class Collection:
@@ -112,22 +109,14 @@ class Collection:
             url = row.pop("url")
             row["address"] = row["place"] if url is None and row["path"] is None else url  # with its token
             row |= {name: without_secrets(row[name]) for name in ("place", "page_url", "reason") if row[name]}
-        return self.hidden([by_number[n] for n in numbers if n in by_number])
+        return [self._shown(by_number[n]) for n in numbers if n in by_number]
 
-    def is_withdrawn(self, row: Row) -> bool:
-        """Whether the owner of a photo has withdrawn it, also while the page is open."""
-        return self.source.withdrawn()(row)
-
-    def hidden(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The rows; of withdrawn photos only what counts need."""
-        withdrawn = self.source.withdrawn()
-        as_dropped = {"outcome": "dropped", "reason": "withdrawn"}
-        return [
-            row | dict.fromkeys(OF_OWNERS) | ({} if row["outcome"] == "dropped" else as_dropped)
-            if withdrawn(row)
-            else row
-            for row in rows
-        ]
+    def _shown(self, row: dict[str, Any]) -> dict[str, Any]:
+        """The row; of a withdrawn photo only what counts need."""
+        if not self.source.withdrawn(row):
+            return row
+        as_dropped = {} if row["outcome"] == "dropped" else {"outcome": "dropped", "reason": "withdrawn"}
+        return row | dict.fromkeys(OF_OWNERS) | as_dropped
 
     def vector_rows(self) -> tuple[Ints, Ints]:
         """(photos that have a vector, the vectors' rows)."""
@@ -148,36 +137,9 @@ def _typed(database: duckdb.DuckDBPyConnection, name: str, present: bool) -> str
     return f"{column}::{kind} AS {column}"
 
 
-class Recent(Generic[Answer]):
-    """Answers by question. One that is being made is waited for by those who ask the same, and by nobody else."""
-
-    def __init__(self, most: int) -> None:
-        """most: answers that are kept."""
-        self._most, self._lock = most, Lock()
-        self._answers: OrderedDict[str, Future[Answer]] = OrderedDict()
-
-    def get(self, question: str, make: Callable[[], Answer]) -> Answer:
-        """The stored answer, or that of `make`."""
-        with self._lock:
-            if first := question not in self._answers:
-                self._answers[question] = Future()
-                while len(self._answers) > self._most:
-                    self._answers.popitem(last=False)
-            self._answers.move_to_end(question)
-            answer = self._answers[question]
-        if first:
-            try:
-                answer.set_result(make())
-            except BaseException as error:
-                answer.set_exception(error)
-                with self._lock:
-                    self._answers.pop(question, None)
-        return answer.result()
-
-
 VALUES = 12  # of a facet that are shown; the page asks for more
 BINS = 160  # of the timeline
-KEPT = 8  # orders, and counts, that are remembered
+KEPT = 16  # orders and counts that are remembered
 ORDERS = ("oldest", "newest", "random")
 FOUND_IN = ("id", "title", "place", "class", "uploader")  # columns that `find` looks in
 DAY = 24 * 3600
@@ -252,12 +214,21 @@ class Selections:
 
     def __init__(self, collection: Collection) -> None:
         self.collection = collection
-        self._orders: Recent[Ints] = Recent(KEPT)
-        self._counts: Recent[dict[str, Any]] = Recent(KEPT)
+        self._answers: dict[str, Any] = {}
+        self._lock = RLock()  # who asks the same waits for the answer
+
+    def _kept(self, question: str, make: Callable[[], Any]) -> Any:
+        with self._lock:
+            if question not in self._answers:
+                self._answers[question] = make()
+                if len(self._answers) > KEPT:
+                    self._answers.pop(next(iter(self._answers)))
+            return self._answers[question]
 
     def ordered(self, asked: Asked) -> Ints:
         """Numbers of the photos, in order."""
-        return self._orders.get(repr(asked), lambda: self._order(asked))
+        numbers: Ints = self._kept(repr(asked), lambda: self._order(asked))
+        return numbers
 
     def _order(self, asked: Asked) -> Ints:
         condition, values = asked.where()
@@ -271,14 +242,15 @@ class Selections:
 
     def overview(self, asked: Asked) -> dict[str, Any]:
         """{"total": photos, "facets": {name: `counts`}, "timeline": `timeline`}."""
-        return self._counts.get(
-            repr(replace(asked, sort="oldest")),
+        overview: dict[str, Any] = self._kept(
+            f"counts of {replace(asked, sort='oldest')}",
             lambda: {
                 "total": len(self.ordered(asked)),
                 "facets": {name: self.counts(asked, name) for name in self.collection.facets},
                 "timeline": self.timeline(asked),
             },
         )
+        return overview
 
     def counts(self, asked: Asked, name: str, most: int = VALUES) -> dict[str, Any]:
         """Values of a facet with counts under all other filters, most first (time buckets in order).

@@ -2,7 +2,6 @@
 
 import tarfile
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 
@@ -101,27 +100,18 @@ def run_collection(context: Context) -> Collection:
     return Collection(source, database, QUERY)
 
 
-def withdrawn_of(context: Context, names: Mapping[str, str]) -> Callable[[], Callable[[Row], bool]]:
-    """Whether the next run leaves a photo out as withdrawn, by lists that are read again when they have changed. names:
-    ids → ids in a release."""
+def withdrawn_of(context: Context, names: Mapping[str, str]) -> Callable[[Row], bool]:
+    """Whether the next run leaves a photo out as withdrawn, by the lists as they are now. names: ids → ids in a
+    release."""
+    rows = [one for path in FilterTable(context).outside() for one in withdrawals(path)]
+    ids, addresses = {one.id for one in rows if one.id}, {one.address for one in rows if one.address}
 
-    @lru_cache(maxsize=1)
-    def read(stamps: tuple[tuple[Path, int, int], ...]) -> tuple[set[str], set[str]]:
-        rows = [one for path, _, _ in stamps for one in withdrawals(path)]
-        return {one.id for one in rows if one.id}, {one.address for one in rows if one.address}
+    def is_listed(row: Row) -> bool:
+        url = row["address"] if addresses else None
+        by_url = url is not None and address_digest(url) in addresses
+        return by_url or row["id"] in ids or names.get(row["id"]) in ids
 
-    def now() -> Callable[[Row], bool]:
-        stats = [(path, path.stat()) for path in FilterTable(context).outside() if path.is_file()]
-        ids, addresses = read(tuple((path, stat.st_mtime_ns, stat.st_size) for path, stat in stats))
-
-        def is_listed(row: Row) -> bool:
-            url = row["address"] if addresses else None
-            by_url = url is not None and address_digest(url) in addresses
-            return by_url or row["id"] in ids or names.get(row["id"]) in ids
-
-        return is_listed
-
-    return now
+    return is_listed
 
 
 def _names(labels: Mapping[int, str]) -> pa.Table:

@@ -158,12 +158,12 @@ class Prompts:
         if not query.prompts:
             raise BadConfig("There is no prompt.", "Expected at least one line that does not begin with '-'.")
         result, unread = self._search(query, concept)
-        withdrawn, found = self.collection.source.withdrawn(), []
+        found = []
         for bucket, name in self.buckets.items():
             ranked = result.ranked["top"][bucket][0]
             photos = map(self._photos.__getitem__, ranked.rows.tolist())
             scores = dict(zip(photos, ranked.scores.tolist(), strict=True))
-            shown = (row for row in self.collection.photos(list(scores)) if not withdrawn(row))
+            shown = (row for row in self.collection.photos(list(scores)) if not self.collection.source.withdrawn(row))
             best = list(islice(shown, k))
             marks = [self.marks.values.get((concept, row["id"])) for row in best]
             found.append(Found(name, best, [scores[row["n"]] for row in best], marks))

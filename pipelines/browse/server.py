@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import lru_cache
 from threading import Lock, Thread, main_thread
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp
 
 from driftline.curate.core.errors import BadConfig, BadInput
-from driftline.pipelines.browse.collection import BINS, FACETS, Asked, Collection, Recent, Selections
+from driftline.pipelines.browse.collection import BINS, FACETS, Asked, Collection, Selections
 from driftline.pipelines.browse.prompts import Prompts, Query, share_text
 from driftline.pipelines.stages.state import is_finished
 from driftline.pipelines.web.local_server import guarded, local_app
@@ -57,7 +58,7 @@ class Pages:
 
     def __init__(self, collection: Collection) -> None:
         self.collection, self.selections = collection, Selections(collection)
-        self.thumbnails: Recent[bytes] = Recent(THUMBNAILS)
+        self._thumbnail = lru_cache(THUMBNAILS)(lambda number: small(self._image(number), THUMBNAIL))
         self.page = template("driftline.pipelines.browse", "browse.html.j2")
         self.seen: dict[int, dict[str, Any]] = {}  # rows on the pages, whose pictures are asked for next
         self._lock = Lock()
@@ -72,7 +73,7 @@ class Pages:
     def _row(self, number: int) -> dict[str, Any]:
         with self._lock:
             seen = self.seen.get(number)
-        rows = self.collection.hidden([seen] if seen else []) or self.collection.photos([number])
+        rows = [seen] if seen else self.collection.photos([number])
         if not rows:
             raise BadInput(f"There is no photo {number}.")
         return rows[0]
@@ -160,9 +161,7 @@ class Pages:
 
     def thumb(self, number: int) -> Response:
         try:
-            if self.collection.is_withdrawn(self._row(number)):  # it may be in the cache
-                raise BadInput(f"The photo {number} was withdrawn.")
-            picture = self.thumbnails.get(str(number), lambda: small(self._image(number), THUMBNAIL))
+            picture = self._thumbnail(number)
         except BadInput as error:
             return JSONResponse({"error": str(error)}, 404)
         return Response(picture, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=3600"})
@@ -192,7 +191,7 @@ class Pages:
 
     def trace(self, number: int) -> dict[str, Any]:
         """The history of one photo."""
-        if self.collection.source.trace is None or self.collection.is_withdrawn(self._row(number)):
+        if self.collection.source.trace is None or self.collection.source.withdrawn(self._row(number)):
             return {"lines": []}
         from driftline.pipelines.stages.photos import history_text as text
 

@@ -10,10 +10,21 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from driftline.curate.core.errors import BadConfig, DriftlineError, IncompatibleStream
-from driftline.curate.core.executor import Engine, Executor, default_workers, visible_gpus
+from driftline.curate.core.executor import Engine, default_workers, visible_gpus
 from driftline.pipelines.actions.action import Device, Shown, action
 from driftline.pipelines.actions.common import executor_of, guarded_out, log_of, next_step
-from driftline.pipelines.kinds import Names, Place, Settings, changes_of, path_of, places_of, several
+from driftline.pipelines.kinds import (
+    Candidates,
+    Learners,
+    Place,
+    Protocols,
+    Seeds,
+    Settings,
+    StreamPlaces,
+    kind_of,
+    path_of,
+    several,
+)
 
 if TYPE_CHECKING:
     from driftline.curate.core.run_log import RunLog
@@ -22,7 +33,6 @@ if TYPE_CHECKING:
     from driftline.eval.settings import Inapplicable
     from driftline.stream_builder.stream import Stream
 
-_Task = tuple[Any, Path | None, Sequence[Any]]  # a stream or its draws, its folder, learners
 NAMED = 6  # learners that a line names
 FEW_RUNS = 24  # fewer are done in one process: another one takes seconds to start
 EVAL = "driftline eval stream --protocol clear-iid --learners er,nap \\\n    --seeds 0-4 --out runs"
@@ -45,24 +55,25 @@ def _keys(ctx: typer.Context, incomplete: str) -> list[str]:
 COMPLETES = {"protocol": "protocols", "learners": "learners", "preset": "presets", "settings": _keys}
 
 
-@action(EVAL, "Evaluate", name="eval", completes=COMPLETES)
-def evaluate_all(
-    streams: Sequence[Place], *, protocol: Names, learners: Names, out: Place, seeds: str | None = None,
-    preset: str | None = None, settings: Settings = (), tune: Names = (),
+@action(EVAL, "Evaluate", name="eval", completes=COMPLETES, arguments=1, required=("out",))
+def evaluate(
+    stream: StreamPlaces, protocol: Protocols, learners: Learners, seeds: Seeds | None = None, *,
+    out: Place | None = None, preset: str | None = None, settings: Settings = (), tune: Candidates = (),
     reuse: Literal["same", "any"] = "same", control: int | None = None, equal_data: bool = False,
     device: Device = "auto", workers: int | str = "auto", engine: Engine = "local",
-) -> Shown[list[Results]]:  # fmt: skip
+) -> Shown[Any]:  # fmt: skip
     """Evaluate learners on one or more streams.
 
     With several protocols or streams, --json prints a list of documents. Options that take names take several: with
-    commas, or repeated.
+    commas, or repeated. In Python, all may also be objects; the answer is Results, or a list of them; a learner that
+    cannot run or crashes is a warning, and a row of frame().
 
-    streams STREAM…: Streams, or folders of stream compose --seeds.
+    stream STREAM…: Streams, or folders of stream compose --seeds.
     protocol NAME,…: Names, or all (driftline list protocols).
     learners NAME,…: Names, also as er(memory=500) or package.module:Name; sets; all (driftline list learners,
         learner-sets).
+    seeds N-N: 0-4 or 0,2,5 (default: 0; of a folder of stream compose --seeds, all). In Python also their number.
     out RUNS: Results folder; finished runs in it are skipped.
-    seeds N-N: 0-4 or 0,2,5 (default: 0; of a folder of stream compose --seeds, all).
     preset NAME: Hyper-parameters of a paper; --set overrides them (driftline list presets).
     settings KEY=VALUE: A setting of the protocol and of all learners that have it, but in their names; er.memory=500:
         of one. Several values of a protocol's setting (policy=oracle, policy=random_10) run one after the other.
@@ -76,32 +87,57 @@ def evaluate_all(
     device: For learners with a network.
     workers N|auto: Parallel runs; auto: 1 below 24 runs, else DRIFTLINE_WORKERS, or one for each core or GPU.
     """
+    from driftline.eval.control import check_draws
     from driftline.eval.protocol import PROTOCOLS
     from driftline.eval.reporting.exports import scores_text
+    from driftline.eval.run import numbers_of, stream_of
+    from driftline.eval.run import several as each_of
     from driftline.eval.settings import seeds_of
     from driftline.eval.training.sgd_learner import place
     from driftline.stream_builder.stream import Stream
 
-    folder, paths = guarded_out(path_of(out), "rows"), places_of(streams)
-    draws = {path: folders for path in paths if (folders := _draws(path, seeds))}
-    loaded = {path: Stream.load(path) for path in paths if path not in draws}
-    for where in [*loaded, *(drawn for folders in draws.values() for drawn in folders.values())]:
-        Stream.load(where).verify_once(where)
-    chosen = _chosen(learners if isinstance(learners, str) else ",".join(learners))
-    protocols = list(PROTOCOLS) if "all" in several(protocol) else several(protocol)
-    device_name, numbers = place(device), seeds_of(seeds or "0")
+    check_draws(control)
+    folder = None if out is None else guarded_out(path_of(out), "rows")
+    numbers = None if seeds is None else seeds_of(seeds) if isinstance(seeds, str) else numbers_of(seeds)
+    tasks: list[tuple[Any, Path | None]] = []  # a stream or its draws, and its folder
+    for one in stream if isinstance(stream, list | tuple) else [stream]:
+        path = Path(one) if isinstance(one, str | Path) else None
+        draws = {} if path is None else _draws(path, numbers)
+        tasks.append((draws or stream_of(one, out is not None), path))
+        for where in draws.values() or filter(None, [path]):
+            Stream.load(where).verify_once(where)
+    chosen = _chosen(each_of(learners))
+    named = [one for each in each_of(protocol) for one in (several(each) if isinstance(each, str) else [each])]
+    protocols = list(PROTOCOLS) if "all" in named else named
+    device_name, numbers = place(device), numbers or [0]
     best = default_workers() if device_name == "cpu" else max(1, len(visible_gpus()))
     executor = executor_of(engine, workers, 1 if len(chosen) * len(numbers) < FEW_RUNS else best)
-    own = _on(device_name, chosen) | _sets(changes_of(settings), protocols)
-    run_log, grid = log_of(folder / "log.jsonl"), _grid([tune] if isinstance(tune, str) else tune)
-    work = _Work(numbers, own, folder, grid, executor, run_log, preset or "", reuse, control, equal_data)
-    tasks = [(draws.get(path) or loaded[path], path, chosen) for path in paths]
-    documents = work.documents(work.parts(tasks, protocols, len(protocols) * len(paths) == 1), announce=True)
-    following = next_step("report", folder, "--out", "report") if any(d["results"] for d in documents) else ""
-    text = "\n".join([*map(scores_text, documents), following]).rstrip()
-    why = " ".join(s["because"] for d in documents for s in d["skipped"])
-    problem = None if following else DriftlineError("No learner finished.", why)
-    return Shown(documents, text, documents[0] if len(documents) == 1 else documents, problem)
+    own = _on(device_name, chosen) | (dict(settings) if isinstance(settings, Mapping) else _sets(settings, protocols))
+    grid = tune if isinstance(tune, Mapping) else _grid([tune] if isinstance(tune, str) else tune)
+    given = {"out": folder, "tune": grid, "preset": preset or "", "reuse": reuse}
+    parts = [
+        _part(one, *task, chosen, numbers, own, given, alone=len(tasks) * len(protocols) == 1)
+        for task in tasks
+        for one in protocols
+    ]
+    for key in own:
+        _check_used(key, [part.inapplicable[key] for part in parts if key in part.inapplicable], len(parts))
+    run_log = log_of(None if folder is None else folder / "log.jsonl")
+    for part in parts:
+        if part.planned is not None:
+            _announce(part.name, part.planned, executor.workers or 1, run_log)
+    more = {"control": control, "equal_data": equal_data, "log": run_log}
+    documents = [_document(part, chosen, numbers, given | {"executor": executor}, more) for part in parts]
+    skipped = [entry for document in documents for entry in document["skipped"]]
+    is_done = any(document["results"] for document in documents)
+    following = [next_step("report", folder, "--out", "report")] if is_done and folder is not None else []
+    text = "\n".join([*map(scores_text, documents), *following]).rstrip()
+    why = " ".join(entry["because"] for entry in skipped)
+    return Shown(
+        documents[0] if len(documents) == 1 else documents, text,
+        problem=None if is_done else DriftlineError("No learner finished.", why),
+        warnings=[f"{entry['learner']} was skipped: {entry['because']}" for entry in skipped],
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -113,7 +149,6 @@ class _Part:
     """the stream; or seed → folder of each draw"""
     path: Path | None
     """None: of a stream in memory"""
-    learners: Sequence[Any]
     settings: dict[str, Any]
     """those that have an effect here"""
     inapplicable: dict[str, Inapplicable]
@@ -128,110 +163,83 @@ class _Part:
         return self.protocol if isinstance(self.protocol, str) else str(self.protocol.name)
 
 
-@dataclass(frozen=True)
-class _Work:
-    """What is the same for all streams and protocols of one call."""
+def _part(
+    protocol: Any, on: Any, path: Path | None, learners: Sequence[Any], seeds: list[int], settings: dict[str, Any],
+    given: Mapping[str, Any], alone: bool,
+) -> _Part:  # fmt: skip
+    """What there is to do. alone: raise IncompatibleStream. Raises BadConfig for a wrong setting, before any work."""
+    from driftline.eval.run import plan
+    from driftline.eval.settings import Inapplicable
 
-    seeds: list[int]
-    settings: dict[str, Any]
-    out: Path | None
-    grid: Mapping[str, Sequence[Any]]
-    executor: Executor | None
-    run_log: RunLog
-    preset: str
-    reuse: Literal["same", "any"]
-    control: int | None
-    equal_data: bool
-
-    def parts(
-        self, tasks: Sequence[tuple[Any, Path | None, Sequence[Any]]], protocols: Sequence[Any], single: bool
-    ) -> list[_Part]:
-        """What there is to do. tasks: stream or draws, its folder, and learners. single: raise IncompatibleStream.
-        Raises BadConfig for a wrong setting, and for one that no part uses, before any work."""
-        from driftline.eval.control import check_draws
-        from driftline.eval.settings import unknown_setting
-
-        check_draws(self.control)
-        parts = [self._part(protocol, *task, single) for task in tasks for protocol in protocols]
-        for key in self.settings:
-            errors = [part.inapplicable[key] for part in parts if key in part.inapplicable]
-            if len(errors) == len(parts):
-                idle = next((error for error in errors if not error.names), None)
-                raise idle or unknown_setting(key, {name for error in errors for name in error.names})
-        return parts
-
-    def _part(self, protocol: Any, on: Any, path: Path | None, learners: Sequence[Any], single: bool) -> _Part:
-        from driftline.eval.run import plan
-        from driftline.eval.settings import Inapplicable
-
-        settings, planned, because = dict(self.settings), None, ""
-        inapplicable: dict[str, Inapplicable] = {}
-        while True:
-            try:
-                planned = plan(on, protocol, learners, self.seeds, **self._common(settings))
-            except IncompatibleStream as error:
-                if single:
-                    raise
-                because = str(error)
-            except Inapplicable as error:
-                named_so = [key for key in settings if error.key in (key, key.rpartition(".")[2])]
-                if not named_so:
-                    raise
-                inapplicable |= dict.fromkeys(named_so, error)
-                settings = {key: value for key, value in settings.items() if key not in named_so}
-                continue
-            return _Part(protocol, on, path, learners, settings, inapplicable, planned, because)
-
-    def _common(self, settings: dict[str, Any]) -> dict[str, Any]:
-        more = {"out": self.out, "tune": self.grid, "preset": self.preset, "reuse": self.reuse}
-        return {"settings": settings, **more}
-
-    def documents(self, parts: Sequence[_Part], announce: bool) -> list[Results]:
-        """The scores of each part. announce: before the first, say how much there is to do."""
-        for part in parts:
-            if part.planned is not None and announce:
-                self._announce(part.name, part.planned)
-        return [self._document(part) for part in parts]
-
-    def _announce(self, protocol: str, planned: Workload) -> None:
-        if planned.left_out:
-            self.run_log.say(planned.left_out)
-        self.run_log.say(_estimate(protocol, planned, self.executor.workers if self.executor is not None else 1))
-        if planned.label_time:
-            self.run_log.say(f"  {planned.label_time}")
-        for learner, text in filter(all, planned.settings.items()):
-            self.run_log.say(f"  {learner}: {text}")
-        for learner, code in planned.untold.items():
-            self.run_log.say(f"  {learner}: finished runs are not used again: {code} cannot be read as a file.")
-
-    def _document(self, part: _Part) -> Results:
-        from driftline.eval.control import controlled
-        from driftline.eval.results import Results
-        from driftline.eval.rows import keep_skipped
-        from driftline.eval.run import evaluate
-        from driftline.stream_builder.stream import Stream
-
-        if part.planned is None:
-            stream = part.on if isinstance(part.on, Stream) else Stream.load(next(iter(part.on.values())))
-            about = {"name": stream.name, "sha256": stream.sha256}
-            skipped = [{"learner": "all", "because": part.because}]
-            if self.out is not None:
-                keep_skipped(self.out, part.name, about, ["all"], skipped)
-            return Results({"protocol": part.name, "stream": about, "results": [], "skipped": skipped})
-        with self.run_log.progress(part.name, part.planned.runs - part.planned.finished, "runs") as tick:
-            more: Any = self._common(part.settings) | {"progress": tick, "executor": self.executor}
-            results = evaluate(part.on, part.protocol, part.learners, self.seeds, stream_folder=part.path, **more)
-        more = {key: more[key] for key in ("settings", "out", "preset", "reuse", "executor")}
-        more |= {"control": self.control, "equal_data": self.equal_data, "log": self.run_log}
-        return controlled(results, part.learners, stream_folder=part.path, **more)
+    planned, because = None, ""
+    inapplicable: dict[str, Inapplicable] = {}
+    while planned is None and not because:
+        try:
+            planned = plan(on, protocol, learners, seeds, settings, **given)
+        except IncompatibleStream as error:
+            if alone:
+                raise
+            because = str(error)
+        except Inapplicable as error:
+            named_so = [key for key in settings if error.key in (key, key.rpartition(".")[2])]
+            if not named_so:
+                raise
+            inapplicable |= dict.fromkeys(named_so, error)
+            settings = {key: value for key, value in settings.items() if key not in named_so}
+    return _Part(protocol, on, path, settings, inapplicable, planned, because)
 
 
-def _chosen(text: str) -> list[str]:
-    """Learners of a text: names with settings, sets, all."""
+def _check_used(key: str, errors: Sequence[Inapplicable], parts: int) -> None:
+    """Raise BadConfig for a setting that no part uses. errors: of the parts that do not."""
+    from driftline.eval.settings import unknown_setting
+
+    if len(errors) == parts:
+        idle = next((error for error in errors if not error.names), None)
+        raise idle or unknown_setting(key, {name for error in errors for name in error.names})
+
+
+def _announce(protocol: str, planned: Workload, workers: int, run_log: RunLog) -> None:
+    """How much there is to do, and what each learner does."""
+    lines = [planned.left_out, _estimate(protocol, planned, workers), planned.label_time and f"  {planned.label_time}"]
+    lines += [f"  {learner}: {text}" for learner, text in planned.settings.items() if learner and text]
+    lines += [f"  {learner}: finished runs are not used again: {code} cannot be read as a file."
+              for learner, code in planned.untold.items()]  # fmt: skip
+    for line in filter(None, lines):
+        run_log.say(line)
+
+
+def _document(
+    part: _Part, learners: Sequence[Any], seeds: list[int], given: dict[str, Any], more: dict[str, Any]
+) -> Results:
+    """The scores of a part. more: `control`, `equal_data` and `log` of `controlled`."""
+    from driftline.eval.control import controlled
+    from driftline.eval.results import Results
+    from driftline.eval.rows import keep_skipped
+    from driftline.eval.run import evaluate
+    from driftline.stream_builder.stream import Stream
+
+    if part.planned is None:
+        stream = part.on if isinstance(part.on, Stream) else Stream.load(next(iter(part.on.values())))
+        about = {"name": stream.name, "sha256": stream.sha256}
+        skipped = [{"learner": "all", "because": part.because}]
+        if given["out"] is not None:
+            keep_skipped(given["out"], part.name, about, ["all"], skipped)
+        return Results({"protocol": part.name, "stream": about, "results": [], "skipped": skipped})
+    given = given | {"settings": part.settings, "stream_folder": part.path}
+    with more["log"].progress(part.name, part.planned.runs - part.planned.finished, "runs") as tick:
+        results = evaluate(part.on, part.protocol, learners, seeds, progress=tick, **given)
+    del given["tune"]
+    return controlled(results, learners, **given, **more)
+
+
+def _chosen(learners: Sequence[Any]) -> list[Any]:
+    """The learners; of texts, which may be names with settings, sets and all, those that they stand for, each once."""
     from driftline.eval.experiment.presets import expand, split
     from driftline.eval.learners import LEARNERS
 
-    return expand(split(text), list(LEARNERS))
+    if all(isinstance(one, str) for one in learners):
+        return list(expand(split(",".join(learners)), list(LEARNERS)))
+    return [each for one in learners for each in (_chosen([one]) if isinstance(one, str) else [one])]
 
 
 def _on(device: str, learners: Sequence[Any]) -> dict[str, Any]:
@@ -242,19 +250,18 @@ def _on(device: str, learners: Sequence[Any]) -> dict[str, Any]:
     return {f"{_name(spec.name)}.device": device for spec in specs if "device" not in spec.with_name}
 
 
-def _draws(path: Path, seeds: str | None) -> dict[int, Path]:
-    """The draws of a folder that is no stream itself: all, or those of --seeds. Raises BadConfig for a missing one."""
+def _draws(path: Path, seeds: Sequence[int] | None) -> dict[int, Path]:
+    """The draws of a folder of them: all, or those of some seeds; {} of another one. Raises BadConfig for a missing
+    one."""
     from driftline.eval.run import draws_of
-    from driftline.eval.settings import seeds_of
 
-    draws = {} if (path / "stream.json").is_file() else draws_of(path)
-    chosen = seeds_of(seeds) if seeds and draws else list(draws)
-    if missing := [seed for seed in chosen if seed not in draws]:
+    draws = draws_of(path) if kind_of(path) == "draws" else {}
+    if missing := [seed for seed in seeds or () if draws and seed not in draws]:
         available = f"It has {', '.join(map(str, draws))}."
         raise BadConfig(
             f"{path} has no stream for seed {missing[0]}.", available, "Compose it with stream compose --seeds."
         )
-    return {seed: draws[seed] for seed in chosen}
+    return {seed: draws[seed] for seed in seeds or draws} if draws else {}
 
 
 def _name(learner: str) -> str:
@@ -309,59 +316,3 @@ def _estimate(name: str, planned: Workload, workers: int) -> str:
     duration = f"{wall / 3600:.1f} h" if wall > 5400 else f"{wall / 60:.0f} min" if wall > 90 else f"{wall:.0f} s"
     estimate = f"about {duration} of training on {workers} workers" if wall or not unknown else ""
     return ", ".join([text, "; ".join(filter(None, (estimate, of_unknown)))]) if left else text
-
-
-def evaluate(
-    stream: Any,
-    protocol: Any,
-    learners: Any,
-    seeds: int | Sequence[int] = 1,
-    *,
-    settings: Mapping[str, Any] | None = None,
-    preset: str = "",
-    tune: Mapping[str, Sequence[Any]] | None = None,
-    device: Literal["auto", "cpu", "cuda"] = "auto",
-    workers: int = 1,
-    engine: Literal["local", "ray", "slurm"] = "local",
-    out: str | Path | None = None,
-    reuse: Literal["same", "any"] = "same",
-    control: int | None = None,
-    equal_data: bool = False,
-) -> Any:
-    """Run every learner with every seed; returns `Results`, or of several streams or protocols a list of them.
-
-    stream: a stream, its folder, or a folder with draws of one stream, each of which is evaluated with its own seed; or
-    several of them. protocol: a name, `package.module:Name`, a class or an instance; several; or "all". learners: one
-    or several: names, also as `er(memory=500)`, sets, "all", learners, scikit-learn classifiers. seeds: their number,
-    or each of them. settings: of the protocol and of all learners that have such a setting; `{"er.memory": 500}`: of
-    one. preset: a paper's settings. tune: setting → candidates. device: for learners with a network. workers, engine:
-    runs side by side, of a stream's folder and with `out`. out: folder for rows; finished runs in it are not repeated.
-    reuse: "any" takes them whatever their code. control: runs with times permuted, in which nothing can age (default:
-    20 of closed forms, if they take at most a minute; 0: none). equal_data: also models that all learn equally many
-    newest samples. Shows progress on stderr. A learner that cannot run or crashes is a warning, and a row of `frame()`.
-    Raises IncompatibleStream and BadConfig before any work.
-    """
-    import warnings
-
-    from driftline.curate.core.run_log import RunLog
-    from driftline.eval.protocol import PROTOCOLS
-    from driftline.eval.run import numbers_of, several, stream_of
-    from driftline.eval.training.sgd_learner import place
-
-    chosen = [one for each in several(learners) for one in (_chosen(each) if isinstance(each, str) else [each])]
-    listed = [one for each in (protocol if isinstance(protocol, list | tuple) else [protocol])
-              for one in (list(PROTOCOLS) if isinstance(each, str) and each == "all" else [each])]  # fmt: skip
-    tasks: list[_Task] = []
-    for one in stream if isinstance(stream, list | tuple) else [stream]:
-        path = Path(one) if isinstance(one, str | Path) else None
-        tasks.append(((path and _draws(path, None)) or stream_of(one, out is not None), path, chosen))
-    work = _Work(
-        numbers_of(seeds), _on(place(device), chosen) | dict(settings or {}), None if out is None else Path(out),
-        tune or {}, Executor(engine, workers) if workers > 1 or engine != "local" else None, RunLog(), preset, reuse,
-        control, equal_data,
-    )  # fmt: skip
-    is_one = len(tasks) * len(listed) == 1
-    documents = work.documents(work.parts(tasks, listed, is_one), announce=False)
-    for entry in (entry for results in documents for entry in results["skipped"]):
-        warnings.warn(f"{entry['learner']} was skipped: {entry['because']}", stacklevel=2)
-    return documents[0] if is_one else documents

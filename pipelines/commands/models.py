@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,6 @@ from driftline.pipelines.kinds import Place, Settings, changes_of, path_of
 
 if TYPE_CHECKING:
     from driftline.curate.pretrain import Recipe
-    from driftline.curate.pretrain.pool import ImageArray
 
 BLOCK = 64  # images that are encoded at once
 models_app = group_app("Download and train the models that embed photos.", "driftline models get RN50:yfcc15m")
@@ -74,7 +72,7 @@ def train(
     Without --recipe: a CLIP of 3 million parameters, minutes on a CPU for some thousand photos. It recognises only
     what the photos' texts name. A photo's text is its caption, else its label (collection.label: parent), else
     the words of its title; at least 200 must differ. A tenth is held out; the output shows how well the model
-    finds it, and which words of the prompts no text has.
+    finds it.
 
     With --recipe: an image encoder, from images without labels. For several processes: torchrun
     --no-python driftline models train …
@@ -83,11 +81,11 @@ def train(
     without a release the later test photos are not known. The folder's training_data.yaml has the day of the newest
     photo.
 
-    path PATH: A run; with --recipe also a release, stream or folder of images.
+    path PATH: A run; with --recipe also a release or folder of images.
     out DIR: Folder of the model: set embed.model to it.
     recipe NAME: Train an image encoder without labels (MoCo v2): hyper-parameters (driftline list recipes).
     settings KEY=VALUE: --recipe: of the recipe (driftline list recipes). Repeatable.
-    bucket N: --recipe: number of the bucket, or of a stream's step (0: its past).
+    bucket N: --recipe: number of the bucket.
     epochs N: Without --recipe: passes over the photos (default: 20).
     size PIXELS: Without --recipe: edge of the photos, a multiple of 32 (default: 64).
     seed N: Random seed.
@@ -117,11 +115,8 @@ def _train_encoder(
     rules = _changed(RECIPES[recipe], sets)
     group = ProcessGroup.join(resolve_device(device))
     run_log = log_of(out / "log.jsonl") if group.rank == 0 else RunLog(None, True)
-    if (source / "stream.json").is_file():
-        pictures = past_of_stream(source, bucket, rules.room, include_tests)
-    else:
-        with group.first_then_others(), run_log.progress("images", None, "images") as tick:
-            pictures = gather(source, bucket, rules.room, out, tick, include_tests)
+    with group.first_then_others(), run_log.progress("images", None, "images") as tick:
+        pictures = gather(source, bucket, rules.room, out, tick, include_tests)
     if group.rank == 0:
         run_log.say(tests_note(source, pictures.tests, pictures.dropped))
     facts = train(pictures, rules, out, seed, device, run_log)
@@ -136,54 +131,6 @@ def _changed(recipe: Recipe, sets: list[str]) -> Recipe:
 
     settings = check_settings(type(recipe), dict(map(setting_of, sets)), "recipe")
     return replace(recipe, **{key: type(getattr(recipe, key))(value) for key, value in settings.items()})
-
-
-def past_of_stream(place: Path, bucket: int, room: int, include_tests: bool) -> ImageArray:
-    """Images of the stream's past (`Stream.unlabelled`), else the unlabelled or the training images of a step.
-
-    Training images that another published split tests are left out, and those linked with a test of this one.
-    """
-    import numpy as np
-
-    from driftline.curate.core.atomic_io import sha256_bytes
-    from driftline.curate.pretrain.pool import ImageArray, Photo, seen_of
-    from driftline.curate.release.unlabelled import TEST, UPLOADER
-    from driftline.stream_builder.builders.encoded import is_image
-    from driftline.stream_builder.stream import Stream
-
-    stream = Stream.load(place)
-    if not is_image(stream):
-        raise BadConfig(f"{place} has samples of shape {stream.x_shape}.", "Expected images.")
-    if bucket >= len(stream.steps):
-        raise BadConfig(f"{place} has {len(stream.steps)} steps.", "", "Set --bucket to one of 0 … steps - 1.")
-    step, dropped = stream.steps[bucket], {}
-    x = stream.unlabelled if bucket == 0 and stream.unlabelled is not None else step.unlabelled
-    if x is not None:  # unlabelled images have no times: they are older than the first of the step after them
-        later = [step] if x is stream.unlabelled else stream.steps[bucket + 1 : bucket + 2]
-        times = [split.time for s in later for split in s.splits.values() if split.time is not None and len(split)]
-        until = min((int(time.min()) for time in times), default=None)
-    else:
-        split, tests = step["train"], [s["test"].group for s in stream.steps if "test" in s.splits]
-        if not include_tests:
-            elsewhere = np.zeros(len(split), bool) if split.test_in is None else split.test_in.any(1)
-            groups = np.concatenate([np.zeros(0, np.int64), *(g for g in tests if g is not None)])
-            linked = np.zeros(len(split), bool) if split.group is None else np.isin(split.group, groups) & ~elsewhere
-            dropped = {TEST: int(elsewhere.sum()), UPLOADER: int(linked.sum())}
-            split = split.take(np.flatnonzero(~(elsewhere | linked)))
-        x, until = split.x, None if split.time is None or not len(split) else int(split.time.max())
-    x = np.asarray(x)
-    if x.shape[1] != room or x.shape[2] != room:
-        raise BadConfig(
-            f"{place} has images of {x.shape[1]} × {x.shape[2]} pixels.",
-            f"Expected {room} × {room}, the size that the recipe reads.",
-            f"Make the stream with --features images:{room}, or change the recipe with --set room=…",
-        )
-    _, first = np.unique([sha256_bytes(image.tobytes()) for image in x], return_index=True)
-    if len(first) < len(x):
-        dropped, x = dropped | {"copy": len(x) - len(first)}, x[np.sort(first)]
-    tests_are = "included" if include_tests else "left out"
-    seen = seen_of((Photo("", None, "", until) for _ in range(len(x))), place, tests_are)
-    return ImageArray(x, dropped, f"{stream.sha256}-{bucket}-{tests_are}", seen, tests_are)
 
 
 def _train_clip(
@@ -226,31 +173,14 @@ def _train_clip(
         blocks = [encoder.images(torch.stack(prepared[low : low + BLOCK])) for low in range(0, number, BLOCK)]
         words = [pairs.texts[i] for i in kept]
         found = held_out(np.concatenate(blocks), encoder.texts(words), words)
-    unknown = _unknown_words(source, pairs.texts)
     document = {"out": str(out), "images": n, "texts": different, "loss": losses, "held_out": asdict(found)}
     document |= {"dropped": dict(pairs.dropped), "tests": pairs.tests, "trained_until": pairs.seen.trained_until}
     lines = [
         f"{out}: loss {losses[0]:.2f} → {losses[-1]:.2f}",
         f"Held out: {found.found:.1%} of {found.texts:,} texts find their photo among the {found.first} nearest of "
         f"{found.texts:,}; by chance {found.chance:.1%}.",
-        *(f"No text has these words of the concept {name}: {', '.join(lacks)}." for name, lacks in unknown.items()),
         f"Use it: --set {shlex.quote(f'embed.model={out.absolute()}')} --set embed.weights=null"
         if found.is_better
         else "That is no more than chance: do not use it. Give the photos captions that name what they show.",
     ]
-    return Shown(document | {"unknown_words": unknown}, "\n".join(lines))
-
-
-def _unknown_words(source: Path, texts: Sequence[str]) -> dict[str, list[str]]:
-    """Concept of a run → words of its prompts that none of the texts has."""
-    from driftline.curate.pretrain.small_clip import TEMPLATES, WORD
-    from driftline.pipelines.config.loader import load
-    from driftline.pipelines.stages.state import kept_changes
-
-    known = {word for text in (*texts, *TEMPLATES) for word in WORD.findall(text.lower())}
-    lacking: dict[str, list[str]] = {}
-    for concept in load(source / "driftline.yaml", kept_changes(source)).retrieve.complete_concepts():
-        words = dict.fromkeys(WORD.findall(" ".join(text for group in concept.texts() for text in group).lower()))
-        if lacks := [word for word in words if word not in known]:
-            lacking[concept.name] = lacks
-    return lacking
+    return Shown(document, "\n".join(lines))

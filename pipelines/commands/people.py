@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from driftline.pipelines.actions.action import NOTHING, Shown, action
-from driftline.pipelines.actions.common import context_of_last, counts_text, guarded_out, next_step, say_address
+from driftline.pipelines.actions.common import context_of_last, counts_text, guarded_out, say_address
 from driftline.pipelines.kinds import Names, Place, Settings, changes_of, path_of, several
 
 
@@ -30,27 +30,19 @@ def browse(path: Place, *, port: int = 8764, open: bool = False) -> Shown[None]:
 
 @action("driftline annotate photos2024 --open", "Label")
 def annotate(
-    run: Place, *, port: int = 8766, export: bool = False, host: str = "127.0.0.1", open: bool = False,
-    settings: Settings = (),
-) -> Shown[Any]:  # fmt: skip
+    run: Place, *, port: int = 8766, host: str = "127.0.0.1", open: bool = False, settings: Settings = ()
+) -> Shown[None]:
     """Label images in a browser, with the page of crowd workers.
 
     Each annotator enters a name; the page can be used with the keyboard alone. driftline run continues with the
     answers.
 
-    export: Write the answers so far into DIR/answers and exit.
     host NAME: Also accept requests to this name or address, from elsewhere.
     """
     from driftline.pipelines.annotation.server import application
-    from driftline.pipelines.stages.ask import export_all
     from driftline.pipelines.web.local_server import serve
 
-    folder = path_of(run)
-    context = context_of_last(folder, changes_of(settings), True)
-    if export:
-        n, place = export_all(context), context.root / context.config.validation.answers
-        text = f"{n:,} answers in {place}\n{next_step('run', folder)}" if n else "no answers yet"
-        return Shown({"answers": n, "out": str(place)}, text if n else f"{text}\n{next_step('annotate', folder)}")
+    context = context_of_last(path_of(run), changes_of(settings), True)
     waiting = list[str]()
 
     def say(url: str) -> None:

@@ -12,7 +12,7 @@ from driftline.curate.core.errors import BadConfig, DriftlineError
 from driftline.pipelines.actions.action import Answer, Shown, action
 from driftline.pipelines.actions.common import admit, counts_text, guarded_out
 from driftline.pipelines.actions.listing import completion
-from driftline.pipelines.kinds import Names, Place, StreamPlaces, path_of, several, streams_of
+from driftline.pipelines.kinds import Names, Place, StreamPlaces, kind_of, path_of, several, streams_of
 
 if TYPE_CHECKING:
     from driftline.curate.release import Release
@@ -130,8 +130,8 @@ def _check_release(release: Release, strict: bool) -> None:
 def audit(path: Place, *, out: Place | None = None, copy_bits: int = 4) -> Shown[Answer]:
     """Audit a release or a stream.
 
-    Class balance, near-duplicates across splits and buckets, uploaders in both splits, labels to check, drift, label
-    correlation and the lookahead S that it suggests.
+    Class balance, near-duplicates across splits and buckets, uploaders in both splits, drift, label correlation and the
+    lookahead S that it suggests.
 
     path PATH: A release, a run that published one, or a stream.
     out DIR: Folder for audit.html and audit.json.
@@ -166,17 +166,15 @@ def compare(
     title TEXT: Results: title of the pages.
     """
     first, second = path_of(a), path_of(b)
-    releases = [path for path in (first, second) if _is_release(path)]
-    if len(releases) == 1:
-        other = first if releases[0] == second else second
-        raise BadConfig(
-            f"{releases[0]} is a release, and {other} is none.", "Expected two releases, or two result folders."
-        )
-    if releases:
+    if (of_release := [kind_of(path) in ("release", "run") for path in (first, second)]) == [True, True]:
         if out is not None or stream or title or plugin:
             options_given = "--out, --stream, --title or --plugin was given for releases."
             raise BadConfig(options_given, "Expected them with result folders only.")
         return _compared_releases(first, second)
+    if any(of_release):
+        release, other = (first, second) if of_release[0] else (second, first)
+        expected = "Expected two releases, or two result folders."
+        raise BadConfig(f"{release} is a release, and {other} is none.", expected)
     from driftline.eval.reporting.two_runs import two_runs, what_differs
 
     place = guarded_out(path_of(out or "comparison"), "report")
@@ -196,10 +194,6 @@ def _compared_releases(first: Path, second: Path) -> Shown[Answer]:
     problem = DriftlineError("No score on A may be compared with one on B.", "", "The reasons are above.")
     may = comparison["comparable"]
     return Shown(comparison, comparison_text(comparison), problem=None if may else problem)
-
-
-def _is_release(path: Path) -> bool:
-    return (path / "release.json").is_file() or any(path.glob("stages/*_publish/release/release.json"))
 
 
 def _shares(entry: dict[str, Any]) -> str:

@@ -14,19 +14,22 @@ from driftline.pipelines.actions.common import admit, context_of_last, executor_
 from driftline.pipelines.actions.makers import columns_of
 from driftline.pipelines.commands.release import NO_UPLOADERS
 from driftline.pipelines.kinds import (
+    Columns,
     Evaluated,
     Names,
     Place,
     Settings,
     StreamPlaces,
+    Table,
+    Tables,
     changes_of,
     path_of,
-    places_of,
     several,
     streams_of,
 )
 
 if TYPE_CHECKING:
+    from driftline.eval.reporting.logs.ages import Ages
     from driftline.stream_builder.stream import Stream
 
 CROSSED = 4  # exit code
@@ -167,14 +170,15 @@ def _text(item: dict[str, object]) -> str:
 
 @action("driftline age log.parquet --versions versions.csv --out page", "Evaluate")
 def age(
-    log: Sequence[Place], *, out: Place | None = None, versions: Place | None = None, labels: Sequence[Place] = (),
-    columns: str | None = None, period: str = "auto", until: str | None = None, cost_error: float | None = None,
-    cost_retrain: float | None = None, alarm: str | None = None,
-) -> Shown[Answer]:  # fmt: skip
+    log: Tables, *, out: Place | None = None, versions: Table = None, labels: Tables = (),
+    columns: Columns | None = None, period: int | str = "auto", until: int | str | None = None,
+    cost_error: float | None = None, cost_retrain: float | None = None, alarm: str | None = None,
+) -> Shown[Ages]:  # fmt: skip
     """Say how fast accuracy of a model in service falls, from its log.
 
     One row a prediction: time, id, version, prediction; score, label, label_time and group if there are. Of rows with
-    one id and version the last counts. Labels may be late or missing for most.
+    one id and version the last counts. Labels may be late or missing for most. In Python,
+    tables may also be data frames; the answer has json() and page(OUT).
 
     log LOG…: Predictions: Parquet, CSV, JSON lines.
     out PAGE: Page with age.json beside it: a folder, or a file that ends with .html.
@@ -188,19 +192,17 @@ def age(
     alarm LIMIT: Exit with 4 if the 95 % interval lies beyond it: accuracy, forecast, slope, half_life_days, as in
         'accuracy<0.8'.
     """
-    from driftline.eval.logs.age import Aged
-    from driftline.eval.reporting.logs.ages import write
-    from driftline.eval.reporting.logs.document import document, limit_of
+    from driftline.eval.reporting.logs.ages import Ages, write
+    from driftline.eval.reporting.logs.document import limit_of
 
     place = None if out is None else guarded_out(path_of(out), "age", ("", ".html"))
     if alarm is not None:
         limit_of(alarm)
-    of_versions = None if versions is None else path_of(versions)
-    aged = Aged.of(
-        places_of(log), versions=of_versions, labels=places_of(labels), columns=columns_of(columns), period=period,
-        until=until, cost_error=cost_error, cost_retrain=cost_retrain,
+    aged = Ages.of(
+        log, versions=versions, labels=labels, period=period, until=until, cost_error=cost_error,
+        columns=columns if isinstance(columns, Mapping) else columns_of(columns), cost_retrain=cost_retrain,
     )  # fmt: skip
-    result = document(aged, alarm)
+    result = aged.json(alarm)
     text = [f"{result['answer']['headline']}.", *result["answer"]["sentences"], *aged.notes]
     if place is not None:
         page = write(aged, place, alarm)
@@ -209,4 +211,4 @@ def age(
     crossed = alarm is not None and result["alarm"]["crossed"]
     if alarm is not None:
         text.append(f"Alarm: {alarm} is {'' if crossed else 'not '}crossed. {result['alarm']['because']}")
-    return Shown(result, "\n".join(text), problem=typer.Exit(CROSSED) if crossed else None)
+    return Shown(aged, "\n".join(text), result, typer.Exit(CROSSED) if crossed else None)

@@ -11,7 +11,7 @@ from typing import Any
 from driftline.curate.core.errors import BadConfig, IntegrityError
 from driftline.pipelines.actions.action import Answer, Shown, action
 from driftline.pipelines.actions.common import admit, guarded_out, log_of
-from driftline.pipelines.kinds import Names, Place, path_of, places_of, several
+from driftline.pipelines.kinds import Names, Place, kind_of, path_of, places_of, several
 
 
 @action('driftline submit runs --name "Our method" --out ours.zip', "Share")
@@ -72,11 +72,12 @@ def is_ledger(path: Path) -> bool:
 
 def _folder(path: Path) -> Shown[Answer]:
     """A release, a stream, or the store of a run."""
-    if (path / "release.json").is_file():
+    kind = kind_of(path)
+    if kind == "release":
         from driftline.curate.release.format import Release
 
         Release.open(path).verify()
-    elif (path / "stream.json").is_file():
+    elif kind == "stream":
         from driftline.stream_builder.stream import Stream
 
         Stream.load(path).verify(path)

@@ -143,7 +143,7 @@ def _draws(make: Any, values: dict[str, Any], out: Path, seeds: str) -> list[dic
 
 
 @maker(
-    COMPOSE, "seq-to-final", arguments=0, facts=("seeds",), many=_draws, usual={"workers": "auto"},
+    COMPOSE, "seq-to-final", arguments=0, facts=("seeds",), many=_draws,
     completes={"base": "datasets", "sequence": "shifts"},
 )  # fmt: skip
 def compose(
@@ -152,7 +152,8 @@ def compose(
     classes: Literal["balanced", "natural"] = "balanced", val_share: float = 0.2, priors: Table = None,
     fidelity: Fidelity = "clean", draws: Literal["auto", "published", "own"] = "auto",
     augment: Literal["auto", "none", "paper"] = "auto", oracle: bool = True, data_dir: Place | None = None,
-    labels: Literal["fine", "coarse"] | None = None, size: int = 32, download: bool = False, workers: int | str = 1,
+    labels: Literal["fine", "coarse"] | None = None, size: int = 32, download: bool = False,
+    workers: int | str = "auto",
 ) -> Stream:  # fmt: skip
     """Compose a stream from a dataset and a shift sequence.
 

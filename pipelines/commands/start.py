@@ -12,7 +12,7 @@ from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.system import cores, memory
 from driftline.pipelines import VERSION
 from driftline.pipelines.actions.action import Shown, action
-from driftline.pipelines.actions.listing import KINDS, by_family, columns, list_models, list_registered, with_families
+from driftline.pipelines.actions.listing import KINDS, by_family, columns, entries_of, list_models, with_families
 
 NEEDED = ("torch", "open_clip_torch", "numpy", "pyarrow", "duckdb", "faiss-cpu", "pillow", "pandas")
 
@@ -22,7 +22,7 @@ def _kinds() -> list[str]:
 
 
 @action("driftline list learners", "Start", name="list", completes={"kind": _kinds, "protocol": "protocols"})
-def list_(kind: str | None = None, *, protocol: str | None = None) -> Shown[list[dict[str, Any]]]:
+def list_registered(kind: str | None = None, *, protocol: str | None = None) -> Shown[list[dict[str, Any]]]:
     """List what is registered, and which package it is from.
 
     Learners stand in families: by what they need to see at once. A broken entry of an installed package is listed with
@@ -41,9 +41,9 @@ def list_(kind: str | None = None, *, protocol: str | None = None) -> Shown[list
         rows = [{"name": name, "summary": used, "target": target} for name, (target, used) in KINDS.items()]
         return Shown(rows, columns([(e["name"], e["summary"]) for e in rows]))
     if kind == "learners":
-        rows = with_families(list_registered(kind), protocol)
+        rows = with_families(entries_of(kind), protocol)
         return Shown(rows, by_family(rows))
-    rows = [*list_registered(kind)]
+    rows = [*entries_of(kind)]
     return Shown(rows, columns([(e["name"], e["summary"], e["origin"]) for e in rows]))
 
 

@@ -12,7 +12,7 @@ from driftline.curate.core.errors import BadConfig
 from driftline.pipelines.actions.action import Answer, Device, Shown, action
 from driftline.pipelines.actions.common import guarded_out, log_of
 from driftline.pipelines.actions.makers import facts_of, saved_text, stream_app
-from driftline.pipelines.kinds import Names, Place, StreamPlace, path_of, several
+from driftline.pipelines.kinds import Names, Place, StreamPlace, kind_of, path_of, several
 
 if TYPE_CHECKING:
     from driftline.stream_builder.stream import Stream
@@ -93,7 +93,7 @@ def _encoded(stream: Stream, digest: str, name: str, encoder: str, where: Path, 
     spec = spec_of(encoder, device)
     loaded = spec.load()
     key = fingerprint([digest, encoder, loaded.fingerprint, PREPARATION])
-    if (where / "stream.json").is_file():
+    if kind_of(where) == "stream":
         there = Stream.load(where)
         if there.facts.get("made_from") == key:
             return there

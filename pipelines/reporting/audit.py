@@ -1,4 +1,4 @@
-"""Audit of a release or a stream: balance, near-duplicates, labels to check, drift, label correlation."""
+"""Audit of a release or a stream: balance, near-duplicates, drift, label correlation."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from driftline.curate.core.group_split import describe_splits, draw_sides
+from driftline.curate.core.group_split import draw_sides
 from driftline.curate.core.seeding import rng_for, time_order
 from driftline.curate.images.changes import KINDS, NONE, kinds_of
 from driftline.curate.images.near_duplicates import copy_report, hashes_of, near_copies
@@ -26,8 +26,6 @@ from driftline.stream_builder.measures.label_correlation import correlation_of, 
 from driftline.stream_builder.splitting import drawn, sentence, ties_of
 from driftline.stream_builder.stream import Stream
 
-NEIGHBOURS = 10  # of an image, whose labels are compared with its own
-BLOCK = 2048  # rows that are compared at a time
 EXAMPLES = 20  # findings that are listed
 
 
@@ -66,20 +64,15 @@ def audit_release(release: Release, bits: int = COPY_BITS) -> dict[str, Any]:
         "contradicted_dates": release.facts["provenance"].get("contradicted_dates", {}),
         "undecided": release.facts["provenance"].get("undecided"),
         "uploaders": {name: uploaders(columns["user"], sides) for name, sides in splits.items()},
-        "splits": _splits(release, columns, splits),
+        "splits": release.facts["represented"],
         "label_correlation": correlation_of(y[time_order(uploaded, columns["id"])])
         | {"ties": ties, "ties_text": sentence(ties, len(y), drawn(0))},
     }
     if release.facts["features"]:
-        name = release.facts["features"][0]
-        x = np.asarray(release.features(name), np.float32)
-        findings["features"] = name
-        linked = release_groups(release)
-        findings["neighbours"] = disagreeing(x, y, columns["id"], linked)
         name = release.facts["features"][:2][-1]  # those that chose the images recognise them in every bucket
         x = np.asarray(release.features(name), np.float32)
         bucket, side = np.array(columns["bucket"]), np.array(splits.get("split_0", ["train"] * len(table)))
-        findings["drift"] = _drift(x, y, bucket, side, linked) | {"features": name}
+        findings["drift"] = _drift(x, y, bucket, side, release_groups(release)) | {"features": name}
     return findings
 
 
@@ -87,16 +80,6 @@ def _apart(groups: Sequence[Sequence[str]], ids: Sequence[str], splits: Mapping[
     """Of each group of ids, the splits in which it is on both sides."""
     place = {id_: i for i, id_ in enumerate(ids)}
     return [[name for name, sides in splits.items() if len({sides[place[i]] for i in group}) > 1] for group in groups]
-
-
-def _splits(
-    release: Release, columns: Mapping[str, Sequence[Any]], splits: Mapping[str, Sequence[str]]
-) -> dict[str, Any]:
-    """`describe_splits` of what the table says."""
-    asked, group = release.facts["represented"]["asked"], release.table["group"].to_pylist()
-    strata = {"bucket": np.array(columns["bucket"]), "class": np.array(columns["class"])}
-    sides = {name: np.array(side) == "test" for name, side in splits.items()}
-    return describe_splits(strata, np.array(group, np.str_), sides, asked)
 
 
 def audit_stream(stream: Stream) -> dict[str, Any]:
@@ -128,7 +111,6 @@ def audit_stream(stream: Stream) -> dict[str, Any]:
         | {"bits": 0},
         "label_correlation": correlation_of_stream(stream),
         "smallest_ageing": plain(smallest_ageing(stream)),
-        "neighbours": disagreeing(rows, y_all, ids, of_row),
         "drift": _drift(rows, y_all, np.array(step), np.array(side), of_row),
     }
 
@@ -185,31 +167,6 @@ def uploaders(users: Sequence[str | None], sides: Sequence[str]) -> dict[str, An
         "unknown": sum(not u for u in users),
         "largest_share": max(counts.values(), default=0) / max(1, len(users)),
     }
-
-
-def disagreeing(
-    x: npt.NDArray[np.float32], y: npt.NDArray[np.int64], ids: Sequence[str], group: npt.NDArray[np.int64]
-) -> dict[str, Any]:
-    """Images for which most of the NEIGHBOURS nearest images (cosine) of other groups share one other label.
-
-    Images to look at first. Their share is neither an estimate nor a bound of the share of wrong labels: wrong labels
-    that agree with each other are not listed (70 % wrong: 3 % listed), right ones are where the features mix classes.
-    """
-    lengths = np.linalg.norm(x, axis=1, keepdims=True)
-    unit = (x / np.maximum(lengths, 1e-12)).astype(np.float32)
-    k = min(NEIGHBOURS, len(x) - 1)
-    suspects: list[dict[str, Any]] = []
-    for low in range(0, len(x) if k > 0 else 0, BLOCK):
-        scores = unit[low : low + BLOCK] @ unit.T
-        scores[group[low : low + BLOCK, None] == group] = -np.inf
-        near = np.argpartition(-scores, k - 1, axis=1)[:, :k]
-        others = np.isfinite(np.take_along_axis(scores, near, 1))
-        for i, labels in enumerate(y[near]):
-            label, votes = Counter(labels[others[i]].tolist()).most_common(1)[0] if others[i].any() else (y[low + i], 0)
-            if label != y[low + i] and votes > k / 2:
-                suspects.append({"id": ids[low + i], "label": int(y[low + i]), "neighbours": label, "votes": votes})
-    suspects.sort(key=lambda s: (-s["votes"], s["id"]))
-    return {"neighbours": k, "share": len(suspects) / max(1, len(x)), "most_suspicious": suspects[:EXAMPLES]}
 
 
 def _drift(

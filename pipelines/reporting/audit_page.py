@@ -53,7 +53,6 @@ Pictures = Mapping[str, Sequence[Shown]]
 def pictures(path: Path, findings: Mapping[str, Any]) -> Pictures:
     """Id → the images with this id, for all that the page shows. path: what was audited."""
     wanted = [id_ for group in findings["near_copies"]["examples"] for id_ in group[:GROUP]]
-    wanted += [s["id"] for s in findings.get("neighbours", {}).get("most_suspicious", [])]
     names, shown = findings["bucket_names"], dict[str, list[Shown]]()
     if findings["kind"] == "release":
         release = Release.open(path)
@@ -95,7 +94,7 @@ def page(findings: Mapping[str, Any], shown: Pictures | None = None) -> str:
     charts = {title: picture.svg for title, picture in pictures.items() if picture is not None}
     return template("driftline.pipelines.reporting", "audit.html.j2").render(
         name=str(findings["name"]), kind=findings["kind"], style=stylesheet(), sentences=lines(findings),
-        groups=_groups(findings, shown), suspects=_suspects(findings, shown), charts=charts,
+        groups=_groups(findings, shown), charts=charts,
         balance=findings["balance"], drift=findings.get("drift"),
         label=lambda number: names.get(str(number), str(number)), chance=findings["label_correlation"],
         copies=findings["near_copies"], prepared=_prepared(findings), uploaders=_uploaders(findings),
@@ -115,20 +114,6 @@ def _groups(findings: Mapping[str, Any], shown: Pictures) -> list[dict[str, Any]
             {"images": members, "leak": leak, "apart": ", ".join(apart), "classes": classes, "more": len(ids) - GROUP}
         )
     return sorted(groups, key=lambda g: (not g["leak"], not g["classes"]))
-
-
-def _suspects(findings: Mapping[str, Any], shown: Pictures) -> list[dict[str, Any]]:
-    neighbours = findings.get("neighbours", {"most_suspicious": [], "neighbours": 0})
-    names = findings["class_names"]
-    return [
-        {
-            "image": shown.get(s["id"], [Shown(s["id"], "", "", "", "")])[0],
-            "label": names[s["label"]],
-            "neighbours": names[s["neighbours"]],
-            "votes": f"{s['votes']} of {neighbours['neighbours']}",
-        }
-        for s in neighbours["most_suspicious"]
-    ]
 
 
 def _drift(findings: Mapping[str, Any]) -> Picture | None:
@@ -229,11 +214,6 @@ def lines(findings: Mapping[str, Any]) -> list[str]:
         )
     if findings.get("splits", {}).get("splits"):
         sentences += _of_splits(findings["splits"])
-    if "neighbours" in findings:
-        sentences.append(
-            f"labels to check: {findings['neighbours']['share']:.1%} of the images have mostly neighbours of one other "
-            "class; this is not the share of wrong labels, which may be higher or lower"
-        )
     if power := findings.get("smallest_ageing"):
         sentences.append(f"ageing: {Power(**power).text()}")
     if "drift" in findings:

@@ -10,6 +10,7 @@ from driftline.curate.core.atomic_io import fingerprint, read_json, write_json
 from driftline.curate.core.errors import BadConfig, IncompatibleStream, MissingFile, available, did_you_mean
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.run_log import RunLog
+from driftline.pipelines.kinds import kind_of
 from driftline.pipelines.reproduce.items import Cell, Item, Need, Paper, Row, judged, means_of, rows_of
 from driftline.stream_builder.stream import Stream
 
@@ -173,7 +174,7 @@ class Work:
 
         name = "-".join(word.replace(":", "") for word in cell.stream)
         folder = self.out / ("quick-streams" if self.quick else "streams") / name
-        if (folder / "stream.json").is_file():
+        if kind_of(folder) == "stream":
             stream = Stream.load(folder)
             stream.verify_once(folder)
             return folder, stream

@@ -10,12 +10,13 @@ from driftline.curate.core.executor import Executor, default_workers
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.foreign.notebook import Thumbnail, table
 from driftline.pipelines.config.loader import load
-from driftline.pipelines.kinds import Settings, changes_of
+from driftline.pipelines.kinds import Settings, changes_of, kind_of
 from driftline.pipelines.stages.base import Context
 from driftline.pipelines.stages.state import kept_changes
 
 if TYPE_CHECKING:  # imported where it is used: a run can be made and looked at without numpy and pyarrow
     from driftline.curate.release import Release
+    from driftline.eval.results import Results
     from driftline.pipelines.browse.collection import Collection
     from driftline.stream_builder.stream import Stream
 
@@ -85,25 +86,36 @@ class Retrieved:
         return table(self.query, [], [[name, *photos] for name, photos in self.periods.items()])
 
 
-def open_folder(path: str | Path) -> "Run | Release | Stream":
-    """A run folder, a release or a stream, by its content. Raises MissingFile for anything else."""
-    from driftline.curate.release import Release
-    from driftline.stream_builder.stream import Stream
+def open_folder(path: str | Path) -> "Run | Release | Stream | list[Results]":
+    """A run folder, a release, a stream or results, by its content. Raises MissingFile for anything else."""
+    if kind_of(Path(path)) != "rows":
+        return _opened(Path(path), "a run folder, a release, a stream or results")
+    from driftline.eval.reporting.report import results_of
+    from driftline.eval.results import Results
 
-    folder = Path(path)
-    if not folder.exists():
-        raise MissingFile(f"There is no {folder}.", "Expected a run folder, a release or a stream.")
-    for name, read in (("driftline.yaml", Run.open), ("release.json", Release.open), ("stream.json", Stream.load)):
-        if (folder / name).is_file():
-            return read(folder)
-    files = "driftline.yaml, release.json and stream.json"
-    raise MissingFile(f"{folder} has none of {files}.", "Expected a run folder, a release or a stream.")
+    return list(map(Results, results_of([Path(path)])))
 
 
 def open_published(path: str | Path) -> "Release | Stream":
-    """The same; of a run the release that it published."""
-    opened = open_folder(path)
+    """A release or a stream; of a run the release that it published. Raises MissingFile for anything else."""
+    opened = _opened(Path(path), "a run folder, a release or a stream")
     return opened.release() if isinstance(opened, Run) else opened
+
+
+def _opened(folder: Path, expected: str) -> "Run | Release | Stream":
+    from driftline.curate.release import Release
+    from driftline.stream_builder.stream import Stream
+
+    if not folder.exists():
+        raise MissingFile(f"There is no {folder}.", f"Expected {expected}.")
+    match kind_of(folder):
+        case "run":
+            return Run.open(folder)
+        case "release":
+            return Release.open(folder)
+        case "stream":
+            return Stream.load(folder)
+    raise MissingFile(f"{folder} has none of driftline.yaml, release.json and stream.json.", f"Expected {expected}.")
 
 
 def open_collection(path: Path) -> "Collection":
@@ -116,4 +128,5 @@ def open_collection(path: Path) -> "Collection":
         return run_collection(opened.context(executor=Executor("local", default_workers())))  # its model reads prompts
     if isinstance(opened, Release):
         return release_collection(opened)
-    raise BadInput(f"{path} is a stream.", "Expected a run folder or a release.", "Its images: driftline audit.")
+    what = "results" if isinstance(opened, list) else "a stream"
+    raise BadInput(f"{path} holds {what}.", "Expected a run folder or a release.")

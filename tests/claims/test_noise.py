@@ -1,7 +1,6 @@
-"""Audits: what is called chance is chance, also where images come in groups; labels to check are no share of errors."""
+"""Audits: what is called chance is chance, also where images come in groups."""
 
 import json
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,7 @@ from typer.testing import CliRunner
 
 from driftline.curate.core.seeding import rng_for
 from driftline.pipelines.cli import app
-from driftline.pipelines.reporting.audit import NEIGHBOURS, audit_stream, disagreeing
+from driftline.pipelines.reporting.audit import audit_stream
 from driftline.pipelines.reporting.audit_page import lines
 from driftline.stream_builder.measures.shift_distance import sharing, sliced
 from driftline.stream_builder.stream import Split, Step, Stream
@@ -66,56 +65,3 @@ class TestAStreamWhoseSidesShareUploaders:
         assert sliced(*(own[0][side].x for side in ("train", "test"))) < 0.7 * sliced(
             *(own[1][side].x for side in ("train", "test"))
         )
-
-
-def pictures(classes: int, apart: float, even: bool = True) -> tuple[np.ndarray, np.ndarray]:
-    """2,000 vectors around the means of their classes, and the true labels."""
-    rng = rng_for(0, classes)
-    share = np.full(classes, 1 / classes) if even else np.arange(1, classes + 1) / np.arange(1, classes + 1).sum()
-    truth = rng.choice(classes, 2000, p=share)
-    means = rng.normal(size=(classes, WIDTH))
-    means *= apart / np.linalg.norm(means, axis=1, keepdims=True)
-    return (means[truth] + rng.normal(0, 0.3, (2000, WIDTH))).astype(np.float32), truth
-
-
-class TestLabelsToCheck:
-    def share(self, x: np.ndarray, y: np.ndarray) -> float:
-        return float(disagreeing(x, y, [str(i) for i in range(len(y))], np.arange(len(y)))["share"])
-
-    @pytest.mark.parametrize(
-        ("kind", "wrong", "listed"), [("at random", 0.44, 0.23), ("agreeing", 0.70, 0.03), ("weak encoder", 0, 0.17)]
-    )
-    def test_their_share_may_be_far_below_and_far_above_the_share_of_wrong_labels(self, kind, wrong, listed):
-        """Why it is called neither estimate nor bound; the figures are those of the guide."""
-        x, truth = pictures(2, 0.3, even=False) if kind == "weak encoder" else pictures(10, 3)
-        rng, y = rng_for(1), truth.copy()
-        if kind == "at random":
-            y[rng.random(2000) < 0.49] = -1
-            y[y < 0] = rng.integers(0, 10, (y < 0).sum())
-        if kind == "agreeing":
-            y = np.where(truth < 7, (truth + 1) % 7, truth)
-            y[rng.random(2000) < 0.04] = 0
-        assert np.mean(y != truth) == pytest.approx(wrong, abs=0.03)
-        assert self.share(x, y) == pytest.approx(listed, abs=0.03)
-
-    def test_they_are_what_a_search_one_by_one_lists(self) -> None:
-        x, truth = pictures(10, 0.8)
-        x, y, group = x[:300], truth[:300].copy(), rng_for(2).integers(0, 12, 300)
-        y[::7] = (y[::7] + 3) % 10
-        unit = x / np.linalg.norm(x, axis=1, keepdims=True)
-        suspects = set()
-        for i in range(300):
-            others = sorted((j for j in range(300) if group[j] != group[i]), key=lambda j: -float(unit[i] @ unit[j]))
-            label, votes = Counter(y[others[:NEIGHBOURS]].tolist()).most_common(1)[0]
-            if label != y[i] and votes > NEIGHBOURS / 2:
-                suspects.add(i)
-        assert disagreeing(x, y, [str(i) for i in range(300)], group)["share"] == len(suspects) / 300
-        assert suspects
-
-    def test_near_copies_with_the_same_wrong_label_do_not_vouch_for_each_other(self) -> None:
-        x, y = pictures(10, 3)
-        x[:20], y[:20] = x[y == 1][0], 0
-        ids = [str(i) for i in range(2000)]
-        group = np.maximum(np.arange(2000), 19)
-        assert {s["id"] for s in disagreeing(x, y, ids, group)["most_suspicious"]} >= {"0"}
-        assert "0" not in {s["id"] for s in disagreeing(x, y, ids, np.arange(2000))["most_suspicious"]}

@@ -23,14 +23,12 @@ from driftline.curate.pretrain.pool import gather, open_pool
 from driftline.curate.pretrain.small_clip import captioned
 from driftline.curate.release import Release
 from driftline.curate.release.unlabelled import COPY, TEST, UPLOADER, Tested
-from driftline.pipelines.commands.models import past_of_stream
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.demo.draw import photo
 from driftline.pipelines.reporting.audit import audit
 from driftline.pipelines.reporting.audit_page import lines, page
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.stages.base import Context
-from driftline.stream_builder.builders.release import from_release
 
 LAST = {0: "2009-05-12", 1: "2010-05-12", 2: "2011-05-12"}  # of each bucket, of the photos below
 
@@ -142,18 +140,6 @@ class TestPretraining:
         assert (len(found.x), found.tests) == (24, "included")
         assert "included" in found.seen.data
 
-    def test_training_images_that_another_split_tests_are_no_training_images(self, release, tmp_path):
-        stream = from_release(release, "images:20")
-        stream = replace(stream, steps=[replace(step, unlabelled=None) for step in stream.steps])
-        stream.save(tmp_path / "s")
-        train = stream.steps[1]["train"]
-        elsewhere = int(train.test_in.any(1).sum())
-        assert elsewhere > 0
-        pool = past_of_stream(tmp_path / "s", 1, 20, False)
-        assert pool.tests == "left out"
-        assert len(train) - elsewhere >= len(pool.x) > 0
-        assert pool.dropped["test_image"] == elsewhere
-
     def test_captions_of_a_run_are_of_no_test(self, folder, release, monkeypatch):
         monkeypatch.setattr(small_clip, "FEWEST", 2)
         of_run = captioned(folder, 32)
@@ -208,7 +194,6 @@ class TestTimeSeen:
         assert gather(tmp_path, 0, 20, tmp_path / "out").seen.trained_until == UNKNOWN
 
     def test_it_is_read_where_may_have_seen_is_decided(self, folder: Path, tmp_path: Path) -> None:
-        from dataclasses import replace
 
         from driftline.curate.pretrain import SMALL
         from driftline.curate.pretrain.train import pretrain

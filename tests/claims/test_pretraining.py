@@ -18,8 +18,6 @@ from driftline.curate.pretrain.moco import Moco
 from driftline.curate.pretrain.pool import Photo, Pool
 from driftline.curate.pretrain.small_clip import captioned, contrast, numbered
 from driftline.curate.pretrain.train import ProcessGroup, Training
-from driftline.pipelines.commands.models import past_of_stream
-from driftline.stream_builder.stream import Split, Step, Stream
 
 TINY = Recipe(
     "resnet10t", size=16, room=16, epochs=2, batch=8, queue=16, key_momentum=0.9, groups=2, precision="float32"
@@ -110,17 +108,6 @@ class TestOwnKeysAreNoNegatives:
 
 
 class TestCopiesAreNoNegatives:
-    def test_of_a_stream(self, tmp_path: Path) -> None:
-        x = images(12)
-        x = np.concatenate([x, x[[3, 5, 3]]])
-        split = Split(images(4), np.arange(4) % 2, np.array([f"s{i}" for i in range(4)]))
-        stream = Stream("made", [Step(0, "0", {"train": split, "test": split})], ["a", "b"], unlabelled=x)
-        stream.save(tmp_path / "s")
-        pictures = past_of_stream(tmp_path / "s", 0, 16, False)
-        assert pictures.x.shape[0] == 12
-        assert pictures.dropped == {"copy": 3}
-        assert np.array_equal(pictures.x, images(12))
-
     def pool(self, place: Path, texts: list[str], copies: dict[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
         """A run of photos with these titles, some of which have the pixels of another."""
         (place / "stages" / "03_fetch").mkdir(parents=True)

@@ -181,7 +181,6 @@ class TestTrain:
         assert trained.returncode == 0, trained.stderr
         found, chance = map(float, re.findall(r"Held out: ([\d.]+)% .* by chance ([\d.]+)%", trained.stdout)[0])
         assert (found > 50, chance) == (True, 4.0)
-        assert "No text has these words of the concept dog: dog." in trained.stdout
         again = driftline("models", "train", str(run), "--out", str(tmp_path / "clip"))
         assert (again.returncode, "clip holds a model. Set another --out" in again.stderr) == (2, True)
 

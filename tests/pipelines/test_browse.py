@@ -75,7 +75,7 @@ class TestTheTable:
         assert set(values(opened, "outcome")) == {"dropped", "in the run"}
 
     def test_another_folder_is_refused(self, tmp_path: Path) -> None:
-        with pytest.raises(MissingFile, match="Expected a run folder, a release or a stream"):
+        with pytest.raises(MissingFile, match="Expected a run folder, a release, a stream or results"):
             open_collection(tmp_path)
 
     def test_a_file_that_is_no_image_file_is_not_read(self, collection: Collection, tmp_path: Path) -> None:

@@ -48,7 +48,6 @@ def test_24_images_in_7_seconds_and_every_later_command(tmp_path: Path) -> None:
     words = (
         ("run",),
         ("status", "--json"),
-        ("annotate", "--export"),
         ("batch", "--format", "turkle", "--out", root / "b"),
     )
     for command, *options in words:

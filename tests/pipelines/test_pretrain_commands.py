@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 from support.helpers import photo_config
 from typer.testing import CliRunner
@@ -68,17 +67,6 @@ def test_bucket_0_of_a_run_teaches_features_of_its_release(folder: Path, moco: P
         "eval", tmp_path / "f" / "moco-b0", "--protocol", "clear-iid", "--learners", "self-training",
         "--set", "epochs=2", "--out", tmp_path / "r",
     )  # fmt: skip
-
-
-def test_a_release_and_a_stream_have_the_same_past(folder: Path, tmp_path: Path) -> None:
-    train, release = ("--recipe", "small", *SETS, "--json"), Release.open(folder).path
-    of_release = json.loads(told("models", "train", release, *train, "--out", tmp_path / "a"))
-    made = tmp_path / "s"
-    told("stream", "from-release", release, "--features", "images:20", "--out", made)
-    of_stream = json.loads(told("models", "train", made, *train, "--out", tmp_path / "b"))
-    assert of_release["images"] == of_stream["images"] == 20
-    x = np.memmap(tmp_path / "a" / "images.u8", np.uint8, "r", shape=(20, 20, 20, 3))
-    assert np.array_equal(np.sort(x.ravel()), np.sort(np.asarray(Stream.load(made).unlabelled).ravel()))
 
 
 def test_several_encoders_are_each_made_once(folder: Path, moco: Path, tmp_path: Path) -> None:

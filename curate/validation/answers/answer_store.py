@@ -3,7 +3,6 @@
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from threading import Lock
@@ -17,7 +16,7 @@ from driftline.curate.validation.answers.answers import hashed
 from driftline.curate.validation.asking.batches import NONE, write_results
 
 FORMAT = 3
-OLD = "Export its answers with the driftline that wrote it (annotate DIR --export), then rename it: the CSV counts."
+OLD = "Export its answers with the driftline that wrote it (run DIR), then rename it: the CSV counts."
 COLUMNS = (
     "HITId", "AssignmentId", "WorkerId", "AssignmentStatus", "SubmitTime", "WorkTimeInSeconds", "Input.batch",
     "Input.item", "Answer.labels", "Answer.sensitive", "Answer.shown",
@@ -44,16 +43,6 @@ CREATE TEMP VIEW own AS SELECT * FROM answers WHERE NOT undone AND labels <> '[]
 CREATE TEMP VIEW counted AS
     SELECT annotator, item, labels FROM own UNION ALL SELECT annotator, item, labels FROM elsewhere;
 """
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far one annotator is."""
-
-    done: int
-    """items that the annotator has answered"""
-    total: int
-    """items that the annotator is asked"""
 
 
 def unstored(path: Path, error: Exception) -> BadInput:
@@ -255,20 +244,15 @@ class AnswerStore:
         query = "SELECT item, labels FROM answers WHERE annotator = ? AND page = ? AND undone"
         return {item: json.loads(text) for item, text in self._database.execute(query, (annotator, page))}
 
-    def closed_elsewhere(self) -> int:
-        """How many items have the answers of `workers` people without those of this file."""
-        query = "SELECT COUNT(*) FROM (SELECT 1 FROM elsewhere GROUP BY item HAVING COUNT(*) >= ?)"
-        return int(self._database.execute(query, (self.batch["workers"],)).fetchone()[0])
-
     def total(self) -> int:
         """Answers of all annotators here."""
         return int(self._database.execute("SELECT COUNT(*) FROM own").fetchone()[0])
 
-    def progress(self, annotator: str) -> Progress:
-        """How far this annotator is."""
+    def progress(self, annotator: str) -> dict[str, int]:
+        """How far this annotator is: items that are `done`, and in `total`."""
         left = len(self.queue(annotator)) - len(self._done(annotator).intersection(self.queue(annotator)))
         (done,) = self._database.execute("SELECT COUNT(*) FROM own WHERE annotator = ?", (annotator,)).fetchone()
-        return Progress(done, done + left)
+        return {"done": done, "total": done + left}
 
     def rows(self) -> list[tuple[Any, ...]]:
         """All answers as lines of a results file, cells of COLUMNS: also those that were taken back."""

@@ -35,9 +35,6 @@ class Ages(Aged):
         return f"<{int(self.cells.rows.sum()):,} predictions of {names} in {len(self.periods)} {self.periods.unit}s>"
 
 
-age = Ages.of
-
-
 def write(aged: Aged, out: Path, alarm: str | None = None) -> Path:
     """Write the page, and age.json beside it. out: a file that ends with .html, or a folder."""
     page = out if out.suffix == ".html" else out / "index.html"
