@@ -31,7 +31,9 @@ def lead(document: Document) -> Lead | None:
     references = {"blind": max(blind), "chance": alone[2]}
     constant = [r["references"][MAJORITY] for r in results if MAJORITY in r.get("references", {})]
     references |= {"the most frequent class": max(constant)} if constant else {}
-    return lead_of(document, references, "labels alone", f"of the samples {results[0]['settings']['shift']} later")
+    ahead = results[0]["settings"]["shift"]
+    what = f"of the samples {ahead} later" if ahead else "of the next samples"
+    return lead_of(document, references, "labels alone", what)
 
 
 def first_figure(document: Document) -> Figure:
