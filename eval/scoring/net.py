@@ -213,11 +213,12 @@ def over_samples(runs: Sequence[Run], weights: Floats, groups: Array | None, par
         scale = np.sqrt(count / max(count - 1, 1)) / hits.shape[1] / len(runs)  # count: what the mean is from
         apart.append((score - score.mean(1, keepdims=True)) * scale)
     number = np.unique(np.concatenate([clusters[key][0] for key in right]), return_inverse=True)[1]
-    squares = [(np.bincount(number, one) ** 2).sum() for one in np.concatenate(apart, 1)]
-    return [
-        Sum(float(np.mean(value)), float(square), int(number.max()) + 1, value)
-        for value, square in zip(values, squares, strict=True)
-    ]
+    totals = []
+    for value, residuals in zip(values, np.concatenate(apart, 1), strict=True):
+        squares = np.bincount(number, residuals) ** 2
+        free = squares.sum() ** 2 / (squares**2).sum() if squares.any() else 0.0  # of large clusters, few count
+        totals.append(Sum(float(np.mean(value)), float(squares.sum()), float(free), value))
+    return totals
 
 
 @dataclass(frozen=True)
@@ -227,8 +228,8 @@ class Sum:
     value: float
     variance: float
     """over other test samples"""
-    clusters: int
-    """of test samples"""
+    free: float
+    """its degrees of freedom"""
     of_seeds: Floats
     """(S,) the value of each run"""
 
@@ -237,7 +238,7 @@ class Sum:
         """Variances over other test samples, and of the mean over other seeds, with their degrees of freedom."""
         count = len(self.of_seeds)
         of_seeds = [(float(np.var(self.of_seeds, ddof=1)) / count, count - 1)] if count > 1 else []
-        return [(self.variance, self.clusters - 1), *of_seeds]
+        return [(self.variance, self.free), *of_seeds]
 
 
 def key_of(about: Mapping[str, Any]) -> str:
@@ -288,8 +289,7 @@ def net_of(runs: Sequence[Run], control: Control, groups: Array | None) -> Net |
         if changes == {-1} or not len(lags) or not matrices:
             return np.full(len(np.unique(lags)) + 1, 0.0 if changes == {-1} else np.nan)
         lost = pairs.loss(np.mean(matrices, 0))
-        losses = np.append(by_lag(lost), np.nan if years is None else lost @ pairs.weight)
-        return np.asarray(np.round(losses / GRID) * GRID)
+        return _on_grid(np.append(by_lag(lost), np.nan if years is None else lost @ pairs.weight))
 
     gross, inside = loss([matrix_of(run) for run in runs]), loss([one.matrix for one in within])
     rest = loss([one.matrix for one in whole]) if whole else inside
@@ -355,6 +355,11 @@ def _judged(net: Net, real: Sum, slopes: Floats, halves: Floats, draws: Sequence
     why = {"ageing": f"is above 0{missing}", "none": f"ends below {LIMIT:.0f}{missing}",
            "not known": f"has 0 and {LIMIT:.0f} in it{missing}"}[verdict]  # fmt: skip
     return replace(net, is_=verdict, points_per_year=band, p=p, because=f"{ends} {why}.")
+
+
+def _on_grid(values: Floats) -> Floats:
+    """Rounded so that sums and differences are exact."""
+    return np.asarray(np.round(values / GRID) * GRID)
 
 
 def holm_named(nets: Sequence[Net]) -> list[Net]:

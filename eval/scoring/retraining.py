@@ -101,7 +101,7 @@ def harder_data(runs: Sequence[Run], control: net.Control, groups: Array | None)
     count = min(map(len, falls))
     of_draws = np.mean([fall[:count] for fall in falls], 0)
     spread = float(np.var(of_draws, ddof=1)) * (1 + 1 / count)
-    of_samples = (sum(one.variance for one in sums) / 4, min(one.clusters for one in sums) - 1)
+    of_samples = (sum(one.variance for one in sums) / 4, min(one.free for one in sums))
     parts = [of_samples, (spread, count - 1)]
     value = float(np.mean([one.value for one in sums]) - of_draws.mean())
     return interval(value, parts)[0]

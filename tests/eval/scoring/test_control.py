@@ -164,6 +164,8 @@ def test_the_variance_over_samples_is_that_of_the_bootstrap() -> None:
     matrix = np.mean([matrix_of(run) for run in runs], 0)
     assert found.value == pytest.approx(float((weights * matrix).sum()))
     assert found.variance == pytest.approx(np.var(values), rel=0.1)
+    (with_a_large_one,) = over_samples(runs, weights[None], np.minimum(groups, 3))
+    assert with_a_large_one.free <= 4 < found.free < len(np.unique(groups)), "few groups have most of the variance"
 
 
 def test_degrees_of_freedom_are_those_of_welch() -> None:
