@@ -56,8 +56,8 @@ def with_labels(
 
 def check_ids(ids: Array, name: str, what: Callable[[int], str]) -> None:
     """Raise BadInput naming the first id (N,) that is there twice. what: number of a sample → its place."""
-    if len(seen := Counter(ids.tolist())) < len(ids):
-        twice, times = next(pair for pair in seen.items() if pair[1] > 1)
+    if len(set(names := ids.tolist())) < len(names):
+        twice, times = next(pair for pair in Counter(names).items() if pair[1] > 1)
         places = "; ".join(what(int(place)) for place in np.flatnonzero(ids == twice)[:2])
         problem = f"{name}: the id {twice!r} is there {times} times ({places})."
         raise BadInput(problem, "Expected one row a sample.", "Leave one of them, or correct the ids.")

@@ -22,6 +22,7 @@ from driftline.stream_builder.lazy_images import LazyImages, from_files
 from driftline.stream_builder.rows import labelled
 from driftline.stream_builder.step import NEVER, Labels
 
+FEW = 100  # cells that are tried first
 Seconds = npt.NDArray[np.int64]
 RowOf = Callable[[int], str]  # names a row, for messages
 EXPECTED = "Expected a date, a year, ISO 8601 or seconds since 1970 in every row."
@@ -134,6 +135,8 @@ def table_of(source: Any, texts: Collection[str] = ()) -> pa.Table:
 
 def _numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Texts as numbers, if all are some."""
+    if len(column) > FEW and _numbers(column.slice(0, FEW)).type == column.type:
+        return column
     kinds = (pa.int64(), pa.float64())
     for kind in kinds:  # of columns without gaps, as a rule
         with suppress(pa.ArrowInvalid):
