@@ -161,7 +161,7 @@ def retrain(part: Part) -> Markup | None:
             behind = Cell(*interval(one.behind)) if one.every > 1 else Cell("–")
             cost = Cell(f"{one.trainings:.2g}", seconds_text(one.seconds))
             rows.append([r["label"], f"{one.every}", Cell(*interval(one.accuracy)), behind, cost])
-    heads = ["learner", "new model every … steps", "accuracy", "behind every step", "trainings a step"]
+    heads = ["learner", "new model every … steps", "accuracy", "behind a new model every step", "trainings per step"]
     note = "Accuracy in %, differences in percentage points, on the same test samples, with 95 % intervals."
     return Markup("<h3>How often to retrain</h3>") + markup.table(heads, rows) + render("soft", note)
 

@@ -174,13 +174,20 @@ def _first_when_old(part: Part, old: Mapping[str, Any]) -> Markup:
         text = Markup("When {} old, {} is right on {} % of {}; newly trained, on {} % of them.")
         return text.format(time, names, now, samples, fresh)
     if not old["ties"]:
-        text = Markup("When {} old, {}: {} % of {} (newly trained: {} %); differences were not tested.")
+        text = Markup(
+            "When {} old, {}: {} % of {} are classified correctly (newly trained: {} %); differences were not tested."
+        )
         return text.format(time, names, now, samples, fresh)
     if len(group) == 1:
-        text = Markup("When {} old, {} is the most accurate, beyond chance: {} % of {} (newly trained: {} %).")
+        text = Markup(
+            "When {} old, {} is the most accurate, beyond chance: {} % of {} are classified correctly "
+            "(newly trained: {} %)."
+        )
         return text.format(time, names, now, samples, fresh)
     rest = f", ahead of {others} more" if others else ""
-    text = Markup("When {} old, {} do not differ measurably{}: {} % of {} (newly trained: {} %).")
+    text = Markup(
+        "When {} old, {} do not differ measurably{}: {} % of {} are classified correctly (newly trained: {} %)."
+    )
     return text.format(time, names, rest, now, samples, fresh)
 
 
@@ -304,7 +311,7 @@ def _may_not(part: Part, old: Mapping[str, Any] | None) -> list[Markup]:
     if seeds == 1:
         may_not.append(Markup("what another seed would give: each learner ran with one"))
     elif seeds < FEW_SEEDS:
-        may_not.append(Markup("how far seeds differ, beyond roughly: there are {}").format(seeds))
+        may_not.append(Markup("how much results vary between seeds: there are only {}").format(seeds))
     if part.get("ageing") and not part["ageing"]["dates"] and page_of(part).ages:
         may_not.append(Markup("how fast in years: the stream has no dates, ages are in steps"))
     if bounds := [r for r in part["results"] if bound(r)]:
