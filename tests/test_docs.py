@@ -159,6 +159,15 @@ def test_every_link_and_picture_is_there(page: Path) -> None:
         assert ROOT / "docs" / f"{name}.md" in GENERATED, f"{page.name} links to {name} of the published manual"
 
 
+def test_every_picture_is_small_named_by_a_page_and_made_by_the_script() -> None:
+    script = (ROOT / "studies" / "pictures.py").read_text(encoding="utf-8")
+    found = {path.name: path.stat().st_size for path in (ROOT / "docs" / "pictures").iterdir()}
+    named = re.findall(r"pictures/([\w.-]+)\)", "".join(page.read_text(encoding="utf-8") for page in PAGES))
+    assert set(named) == set(found)
+    assert max(found.values()) <= 250_000
+    assert [name for name in found if f'"{Path(name).stem}' not in script] == []
+
+
 @pytest.mark.parametrize("page", [p for p in PAGES if p != EXTEND], ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_every_file_of_the_repository_in_the_text_exists(page: Path) -> None:
     text = page.read_text(encoding="utf-8")

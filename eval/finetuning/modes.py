@@ -60,7 +60,9 @@ class Method:
     package.module:name), each, joint"""
     final: Final = "all"
     """what is done at the last step (history `each`: at every step after the first; `joint`: how times differ); also
-    names of blocks joined by +, which learn alone: stem+fc"""
+    names of blocks joined by +, which learn alone: stem+fc. unfreeze: one more block each time, from the classifier
+    down (last) or from the stem up (first); lowrank: low-rank changes; surgical: the first blocks by gradient norm
+    (rgn) or signal to noise (snr); search: validation chooses one block, or all"""
     regulariser: Regulariser = "l2"
     """penalty of training from earlier weights, or between the models of a joint one; l2 and l1 pull towards zero"""
     schedule: Literal["none", "linear", "exponential"] = "none"

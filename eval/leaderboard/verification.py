@@ -118,7 +118,7 @@ def _verified(
     if given and not problems and not here and not elsewhere:
         problems.append("No run is on one of the given streams.")
     tried = {run["run"] for run in done}
-    not_again = [run | {"because": run["because"] or "it was not drawn"} for run in left if run["run"] not in tried]
+    not_again = [run | {"because": run["because"] or "it was not chosen"} for run in left if run["run"] not in tried]
     unchecked = [run | {"because": run["unverified"]} for run in left if run["unverified"] and run["run"] not in tried]
     code = [run["digest"] for run in left if run["code"]]
     of_file = (problems, code, sha256, public_value)

@@ -72,7 +72,7 @@ class Slda(ClosedForm):
     priors: Literal["uniform", "observed"] = "uniform"
     """probabilities of the classes: equal, as in the paper, or as often as they came"""
 
-    guide = Guide("closed form", "Hayes & Kanan 2020", "n D² + D³", "the first strong row on frozen features")
+    guide = Guide("closed form", "Hayes & Kanan 2020", "n D² + D³", "a strong classifier on frozen features")
 
     def solve(self) -> tuple[Floats, ...]:
         """Weights (D, C) and bias (C,)."""

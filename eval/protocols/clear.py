@@ -197,7 +197,7 @@ class Iid(Clear):
     def unused(self) -> dict[str, str]:
         """The share of splits that are not drawn."""
         drawn = self.splits in ("seeded", "random")
-        return {} if drawn else {"test_share": f"splits is {self.splits}, and none is drawn"}
+        return {} if drawn else {"test_share": f"splits is {self.splits}, and no new split is made"}
 
     def split(self, stream: Stream, rng: np.random.Generator, seed: int) -> Stream:
         """The stream with the train and test splits of a run."""

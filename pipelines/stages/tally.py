@@ -33,7 +33,7 @@ class Tally(Stage):
     records: ClassVar[Records] = (("answers.parquet", ""), ("labels.parquet", "decision"))
     needs: ClassVar[tuple[str, ...]] = ("filter", "fetch", "bucket", "embed", "retrieve", "ask")
     hint: ClassVar[str] = (
-        "No image shows a concept of retrieve.concepts by its answers: change the concepts; of no_majority, settle the "
+        "No image shows a concept of retrieve.concepts by its answers: change the concepts; of no_majority, decide the "
         "conflicts on the page of driftline annotate. driftline status DIR --dropped lists all."
     )
 

@@ -29,7 +29,7 @@ def from_arrays(
 ) -> Stream:
     """Turn arrays in an .npz file into a stream.
 
-    Without steps, times are cut into steps; without splits, a test split is drawn. From Python also arrays by name, or
+    Without steps, times are cut into steps; without splits, a test split is random. From Python also arrays by name, or
     what pandas holds: a data frame as x, series.
 
     source FILE.npz: Arrays x and y; optional step, time, label_time, split, group, id, classes, test_in.

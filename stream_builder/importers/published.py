@@ -126,7 +126,7 @@ MODES = {"train": 0, "test": 1}
 def from_wild_time(path: Path, root: Path | None = None, size: int = 224, seed: int = 0) -> Stream:
     """Read a pickled dataset of Wild-Time safely.
 
-    Code in it is never run. The steps and splits are its authors'; the order within a year is drawn. Drug and MIMIC are
+    Code in it is never run. The steps and splits are its authors'; the order in a year is random. Drug and MIMIC are
     not read: regression, and patients' data that needs a licence.
 
     path FILE.pkl: yearbook, fmow, huffpost or arxiv.

@@ -84,7 +84,7 @@ def test_what_was_submitted_holds_and_comes_out_again(made: tuple[Path, Path]) -
 
     assert verdict.problems == []
     assert len(verdict.again) == 2
-    assert {run["because"] for run in verdict.not_again} == {"it was not drawn"}
+    assert {run["because"] for run in verdict.not_again} == {"it was not chosen"}
     assert verdict.plain()["reproduces"]
     assert {d["protocol"] for d in verdict.documents} == {"clear-iid", "near-future"}
 
@@ -120,7 +120,7 @@ def test_a_tenth_is_drawn_of_the_runs_that_may_be_repeated(tmp_path: Path, monke
     others = {run["run"]: run["because"] for run in verdict.not_again}
     assert set(others) == set(range(34)) - set(chosen)
     assert [others.pop(number) for number in (31, 32, 33)] == [because for because, _ in cases[31:]]
-    assert set(others.values()) == {"it was not drawn"}
+    assert set(others.values()) == {"it was not chosen"}
     assert verdict.plain()["reproduces"]
 
 

@@ -88,7 +88,7 @@ def test_a_concept_that_people_accept_for_no_photo_is_a_gap_and_none_at_all_is_a
         write_text(tmp_path / "answers" / "a.csv", text)
 
     answer("car")
-    with pytest.raises(Shortage, match=r"no_majority \d+.*settle the conflicts on the page of driftline ann"):
+    with pytest.raises(Shortage, match=r"no_majority \d+.*decide the conflicts on the page of driftline ann"):
         run(context(tmp_path))
     answer("bus")
     run(context(tmp_path))

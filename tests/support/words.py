@@ -33,6 +33,7 @@ PRIVATE = {  # pattern → the term of the field
     r"\b[Rr]efuses? (half|to|streams?|the)\b": "raises an error",
     r"\b(own|random|independent|published|all) draws?\b|\bdraws of\b": "random samples, splits, permutations",
     r"\bthe prior\b|\*\*prior\*\*": "unlabelled past",
+    r"\b(is|are|was not) drawn\b|\bsettle\b|\bstrong row\b": "random, chosen, decide, result",
     r"\banew\b|\bwhoever\b|\bwhatever\b|\bstands? beside\b": "a plain word",
     r"\b(seen\.yaml|outcomes\.parquet|addresses\.parquet)\b": "training_data.yaml, predictions.parquet, urls.parquet",
 }

@@ -36,7 +36,7 @@ def mturk(
 def requester_files(
     batch: Mapping[str, Any], addresses: Mapping[str, str], concepts: Sequence[Concept], out: Path
 ) -> dict[str, int]:
-    """Turkle, a self-hosted clone of MTurk: a CSV with one row an image, and the HTML template of the question."""
+    """Turkle, a self-hosted clone of MTurk: a CSV with one line an image, and the HTML template of the question."""
     rows = [(batch["batch"], item, url) for item, url in addresses.items()]
     write_text(out / "batch.csv", marketplace_csv(COLUMNS, rows))
     write_text(out / "template.html", question_html(concepts))

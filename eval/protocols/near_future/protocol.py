@@ -94,7 +94,7 @@ class NearFuture(Protocol):
     points: Annotated[int, Field(ge=1), NO_EFFECT] = 50
     """points of each score along the stream"""
     sort: bool = False
-    """sort the samples by time first; equal times come in an order that is drawn, the same for every seed"""
+    """sort the samples by time first; equal times come in one random order for all seeds"""
     abreast: Annotated[int, Field(ge=1), NO_EFFECT] = 16
     """runs that share one pass over the stream, and with it main memory; changes no result"""
 
