@@ -65,22 +65,14 @@ def _scripts_import_beside_them(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # Files of the most seconds, most first (pytest --durations=0). Of the first three, one alone needs the journey.
-LONGEST = (
-    "tests/test_docs.py",
-    "tests/test_wheel.py",
-    "tests/test_usda.py",
-    "tests/contracts/test_protocols.py",
-    "tests/contracts/test_learners.py",
-    "tests/test_recipes.py",
-    "tests/eval/test_near_future.py",
-    "tests/pipelines/test_kill.py",
-    "tests/papers/test_seq_to_final.py",
-    "tests/eval/test_submission.py",
-    "tests/eval/test_finetuning.py",
-    "tests/eval/test_finetuning_analysis.py",
-    "tests/test_manual.py",
-    "tests/test_project_files.py",
-)
+LONGEST = tuple(
+    f"tests/{name}.py"
+    for name in (
+        "test_docs", "test_wheel", "test_usda", "contracts/test_protocols", "contracts/test_learners", "test_recipes",
+        "eval/test_near_future", "papers/test_seq_to_final", "eval/test_submission", "eval/test_finetuning",
+        "eval/test_finetuning_analysis", "test_manual", "test_project_files",
+    )
+)  # fmt: skip
 
 
 @pytest.hookimpl(tryfirst=True)

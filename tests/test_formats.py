@@ -48,9 +48,8 @@ def test_a_run_of_another_release_is_not_gone_on_with(command: str, version: str
     run = unpacked("finished", tmp_path)
     mark = run / "stages" / "04_bucket" / "done.json"
     changed(mark, version=version)
-    done = driftline(
-        command, str(run), *([str(made("finished") / "photos/car/2010-05-01.jpg")] if command == "trace" else [])
-    )
+    more = [str(made("finished") / "photos/car/2010-05-01.jpg")] if command == "trace" else []
+    done = driftline(command, str(run), *more)
     assert done.returncode == 1
     assert f"{mark} was written by driftline {version}; this is {VERSION}." in done.stderr
     assert way_out in done.stderr

@@ -3,13 +3,10 @@
 import numpy as np
 import pytest
 from scipy.stats import t as student
-from support.helpers import drifting
 
-from driftline.curate.core.errors import IncompatibleStream
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.release.drift import drift
-from driftline.curate.validation.answers.agreement import Votes, dawid_skene, worker_table
-from driftline.eval.predictions import check_stream
+from driftline.curate.validation.answers.agreement import Votes, dawid_skene
 from driftline.eval.protocols.ocrr.protocol import Ocrr
 from driftline.eval.rows import Answers as Outcomes
 from driftline.eval.rows import Row, Run
@@ -75,12 +72,6 @@ def test_no_two_learners_of_a_tie_differ() -> None:
     assert ties_of(np.arange(3), p) == ((0, 1), (2,))
 
 
-def test_a_worker_agrees_with_others_and_not_with_themselves() -> None:
-    """Two disagree on one image; on another two agree and the third does not."""
-    answers = Votes(np.array([0, 0, 1, 1, 1]), np.array([0, 1, 0, 1, 2]), np.array([0, 1, 0, 0, 1]))
-    assert [row["agreement"] for row in worker_table(answers)] == [0.25, 0.25, 0.0]
-
-
 def test_an_images_own_answers_say_nothing_of_its_workers() -> None:
     """EM in plain loops: what a worker did on the image itself is taken out of the counts."""
     rng, size = np.random.default_rng(0), 30
@@ -109,14 +100,6 @@ def test_an_images_own_answers_say_nothing_of_its_workers() -> None:
     found = dawid_skene(Votes(*np.array(answers).T), rounds=300, tolerance=0)
     assert found == pytest.approx(np.array(p), abs=1e-6)
     assert 0.2 < found[:, 0].mean() < 0.8
-
-
-def test_predictions_are_of_one_stream() -> None:
-    about = {"learner": "l", "seed": 0, "stream": {"name": "drifting", "sha256": "drifting"}}
-    check_stream([Run(about, [])], drifting())
-    other = about | {"stream": {"name": "drifting", "sha256": "another"}}
-    with pytest.raises(IncompatibleStream, match="Expected the stream on which the run was evaluated"):
-        check_stream([Run(about, []), Run(other, [])], drifting())
 
 
 def test_the_date_of_a_step_is_the_median_of_its_samples() -> None:

@@ -15,7 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image, ImageOps
+from support.clear_layouts import PROVENANCE
 from support.helpers import photo_config
+from support.living import context
 from support.stand_ins import StandIn, serve
 
 from driftline.curate.core.atomic_io import read_json, sha256_bytes, write_json, write_text
@@ -45,7 +47,6 @@ from driftline.curate.validation.settings import ValidationSettings
 from driftline.eval.reporting.overview import compared
 from driftline.eval.timeline import shared
 from driftline.pipelines.annotation.batches import open_batch
-from driftline.pipelines.config.loader import load
 from driftline.pipelines.demo.draw import photo
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.stages.base import Context, parts_of
@@ -79,6 +80,10 @@ def bare_jpeg(image: Image.Image) -> bytes:
     return strip_metadata(saved(image, "JPEG"))[0]
 
 
+def twice(image: Image.Image) -> dict[str, Any]:
+    return {"save_all": True, "append_images": [image.rotate(90)]}
+
+
 def transparent(image: Image.Image) -> bytes:
     image = image.convert("RGBA")
     image.putalpha(77)
@@ -91,25 +96,15 @@ KINDS: dict[str, tuple[Callable[[Image.Image], bytes], str]] = {  # suffix → b
     "3.avif": (lambda image: saved(image, "AVIF"), AVIF),
     "4.heic": (lambda image: saved(image, "HEIF"), "re-encoded from HEIC as JPEG"),
     "5.dng": (raw_of, "the JPEG preview inside a RAW file"),
-    "6.tif": (
-        lambda image: saved(image, "TIFF", exif=TURNED),
-        "metadata removed; turned upright; stored as PNG",
-    ),
-    "7.jpg": (
-        lambda image: saved(image, "MPO", save_all=True, append_images=[image.rotate(90)]),
-        "metadata removed; first image only",
-    ),
+    "6.tif": (lambda image: saved(image, "TIFF", exif=TURNED), "metadata removed; turned upright; stored as PNG"),
+    "7.jpg": (lambda image: saved(image, "MPO", **twice(image)), "metadata removed; first image only"),
     "8.avif": (transparent, f"{AVIF}; transparency over white"),
 }
 WORDS = {suffix: words for suffix, (_, words) in KINDS.items()}
 
 
-def context_of(folder: Path, *changes: str) -> Context:
-    return Context(folder, load(folder / "driftline.yaml", (*SETS, *changes)), RunLog(quiet=True))
-
-
 def publish(folder: Path, *changes: str) -> Release:
-    run(context_of(folder, *changes))
+    run(context(folder, *SETS, *changes))
     release = Release.open(folder)
     release.verify()
     return release
@@ -219,9 +214,8 @@ class TestRecord:
     @pytest.mark.parametrize("strip", [True, False])
     def test_no_derivative_licences_are_not_published_with_other_pixels(self, whole: Path, strip: bool) -> None:
         members = folder_of(whole, "bucket") / "members.parquet"
-        stages: Any = SimpleNamespace(
-            fetched=folder_of(whole, "fetch"), members=members, settings=ReleaseSettings(strip=strip)
-        )
+        settings = ReleaseSettings(strip=strip)
+        stages: Any = SimpleNamespace(fetched=folder_of(whole, "fetch"), members=members, settings=settings)
         altered = {i for i, file in sources(whole).items() if file.suffix in (".avif", ".heic", ".dng")}
         rows = [{"id": i} for i in sources(whole)]
         assert _unalterable(rows, dict.fromkeys(sources(whole), ("CC BY-ND 4.0",)), stages) == altered
@@ -243,9 +237,8 @@ class TestRecord:
     def test_a_release_without_a_record_is_no_previous_one(self, whole: Path, tmp_path: Path) -> None:
         folder = Path(shutil.copytree(whole, tmp_path / "run"))
         before = Path(shutil.copytree(Release.open(folder).path, tmp_path / "before"))
-        pq.write_table(
-            pq.read_table(before / "metadata.parquet").drop_columns(["changes"]), before / "metadata.parquet"
-        )
+        table = pq.read_table(before / "metadata.parquet").drop_columns(["changes"])
+        pq.write_table(table, before / "metadata.parquet")
         with pytest.raises(IntegrityError, match="lacks the column changes"):
             publish(folder, f"release.previous={before}", "release.version=1.1.0")
 
@@ -269,7 +262,6 @@ class TestRecord:
 def address() -> Iterator[str]:
     """A server of one AVIF photo."""
     data = saved(photo(["bus"], 0.2, rng_for(0, "served")), "AVIF")
-
     server = StandIn()
     server.faults = [["GET", "", data, 1000]]
     with serve(server):
@@ -310,8 +302,7 @@ class TestStoredBefore:
     @pytest.mark.parametrize("kind", ["AVIF", "HEIF"])
     def test_several_pictures_and_turned_ones_are_said(self, kind: str) -> None:
         picture = photo(["bus"], 0.2, rng_for(0, "several"))
-        data = saved(picture, kind, save_all=True, append_images=[picture.rotate(90)])
-        assert "first image only" in check_image(data, ImageLimits()).changes
+        assert "first image only" in check_image(saved(picture, kind, **twice(picture)), ImageLimits()).changes
         turned = check_image(saved(picture, "HEIF", exif=TURNED), ImageLimits()).changes
         assert "turned upright" in turned
 
@@ -319,10 +310,7 @@ class TestStoredBefore:
 def facts_of(release: Release | None = None, **changed: Any) -> dict[str, Any]:
     if release is not None:
         return {**release.facts, **changed}
-    provenance = {
-        "driftline": "0", "notice": "", "source": "folder", "seed": 0, "encoder": {"model": "m", "fingerprint": "f"},
-        "validation": {"method": "catalogue"}, "prompts": {}, "counts": {}, "judgement": None,
-    }  # fmt: skip
+    provenance = PROVENANCE | {"source": "folder", "validation": {"method": "catalogue"}}
     bucket = {"index": 0, "name": "2010", "start": None, "end": None}
     plain: dict[str, Any] = {
         "name": "x", "version": "1.0.0", "images": 3, "classes": ["bus"], "buckets": [bucket], "per_class": {"0": {}},
@@ -362,9 +350,9 @@ class TestLabels:
     def test_the_rule_that_ran_and_the_answers_of_people(self, whole: Path, tmp_path: Path, aggregate: str) -> None:
         folder = Path(shutil.copytree(whole, tmp_path / "run"))
         sets = ("validation.method=crowd", "validation.workers=2", f"validation.aggregate={aggregate}")
-        context = context_of(folder, *sets)
-        run(context)
-        answer(context, ("ann", "bob", "eve"), only=9)
+        here = context(folder, *SETS, *sets)
+        run(here)
+        answer(here, ("ann", "bob", "eve"), only=9)
         other = publish(folder, *sets)
         answers = pq.read_table(folder_of(folder, "tally") / "answers.parquet")
         of_each = Counter(answers["id"].to_pylist())

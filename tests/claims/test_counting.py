@@ -146,6 +146,26 @@ class TestEveryCommandCountsTheSame:
             "in the release": entries[-1]["counts"]["kept"]
         }
 
+    def test_a_dropped_record_has_no_vector_bucket_decision_or_place_of_the_photo_whose_id_it_has(self, every_drop):
+        collection, late = open_collection(every_drop), "reason LIKE 'filter: %'"
+        assert collection.rows(f"SELECT count(*) FROM photos WHERE {late}")[0][0] > 0
+        mine = "vector IS NULL AND bucket IS NULL AND decision IS NULL AND shard IS NULL"
+        assert collection.rows(f"SELECT id FROM photos WHERE {late} AND NOT ({mine})") == []
+
+    def test_each_vector_belongs_to_one_photo(self, every_drop: Path, tmp_path: Path) -> None:
+        """Where a published photo is ingested once more, as a record that filter drops."""
+        run = Path(shutil.copytree(every_drop, tmp_path / "run", ignore=shutil.ignore_patterns("*.tar", "*.jpg")))
+        part = sorted(folder_of(run, "ingest").glob("table/*.parquet"))[0]
+        table = pq.read_table(part)
+        published = Release.open(run).table["id"].to_pylist()
+        at = next(i for i, id_ in enumerate(table["id"].to_pylist()) if id_ in published)
+        again = table.slice(at, 1).set_column(table.schema.get_field_index("row"), "row", pa.array([10**6], pa.int64()))
+        pq.write_table(pa.concat_tables([table, again.cast(table.schema)]), part)
+        reject = {"id": again["id"], "row": pa.array([10**6], pa.int64()), "reason": ["duplicate_id"]}
+        pq.write_table(pa.table(reject), folder_of(run, "filter") / "rejects" / "part-twin.parquet")
+        _, rows = open_collection(run).vector_rows()
+        assert len(set(rows.tolist())) == len(rows)
+
     def test_trace_ends_where_dropped_says(self, every_drop: Path) -> None:
         lost = {row["id"]: row for row in dropped(every_drop) if row["id"] is not None and row["stage"] != "filter"}
         for id_, row in lost.items():

@@ -32,7 +32,6 @@ def test_a_noisier_end_is_no_fall_with_age() -> None:
     for seed in range(3):
         found = drift(*_buckets(0, NOISIER, seed))
         matrix = np.array(found["matrix"], float)
-
         assert np.diagonal(matrix, 5).mean() - np.diagonal(matrix).mean() < -0.15
         assert all(abs(at["change"]) < 0.05 for at in found["by_distance"].values())
 
@@ -81,7 +80,6 @@ def _runs(r: Any, years: Sequence[float]) -> list[Run]:
 def test_curves_by_age_are_flat_where_only_the_last_steps_are_harder() -> None:
     hard = np.array([0.9, 0.9, 0.8, 0.6, 0.4])
     (curve,) = ageing(_runs(np.tile(hard, (5, 1)), range(5)))
-
     assert np.allclose(curve.accuracy.value, hard.mean(), atol=1e-4)
 
 
@@ -91,7 +89,6 @@ def test_a_learner_that_keeps_its_level_on_each_test_does_not_rise_with_age() ->
     level, rate = np.array([0.5, 0.5, 0.6, 0.8, 0.9, 0.9]), np.array([1, 1, 1, 1, 2, 2]) / 100
     lag = np.maximum(np.arange(6)[None, :] - np.arange(6)[:, None], 0)
     (of_learner,) = ageing(_runs(level - rate * lag, range(6)))
-
     curve = of_learner.curve
     assert curve.tested.tolist() == [3, 4, 5]  # by four models each, of ages 0 to 3
     assert curve.age.tolist() == pytest.approx([0, 1, 2, 3], abs=1e-3)
@@ -104,7 +101,6 @@ def test_a_test_that_some_models_lack_is_on_no_curve() -> None:
     r = rng_for(0, "cells").uniform(0.3, 0.9, (5, 5))
     r[2, 3] = np.nan
     (of_learner,) = ageing(_runs(r, range(5)))
-
     assert of_learner.curve.tested.tolist() == [2, 4]
     expected = [np.mean([r[j - lag, j] for j in (2, 4)]) for lag in range(3)]
     assert of_learner.curve.accuracy.value == pytest.approx(expected, abs=1e-3)
@@ -116,7 +112,6 @@ def test_loss_is_that_of_statsmodels_with_a_level_for_each_test() -> None:
     r, years = rng_for(1, "cells").uniform(0.3, 0.9, (5, 5)), np.array([0, 1, 2, 3, 13])
     r[0, 2] = np.nan
     (of_learner,) = ageing(_runs(r, years.tolist()))
-
     i, j = np.nonzero(np.triu(~np.isnan(r)))
     fitted = OLS(r[i, j], np.column_stack([years[j] - years[i], np.eye(5)[j]])).fit()
     assert of_learner.curve.loss.value == pytest.approx(-fitted.params[0], abs=1e-4)
@@ -129,7 +124,6 @@ def test_ages_of_unevenly_spaced_steps_are_named_with_their_range() -> None:
     runs = _runs(0.9 - 0.05 * np.maximum(lag, 0), years)
     facts = facts_of(runs, None, Resampling())
     (of_learner,) = facts["results"]
-
     curve = of_learner.curve
     assert [ages[2] for ages in (curve.youngest, curve.age, curve.oldest)] == pytest.approx([2, 5, 11], abs=1e-3)
     document = summary(runs, "s", "s", "clear-iid")

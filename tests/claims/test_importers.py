@@ -148,10 +148,6 @@ def repeated(stream: Stream) -> tuple[float, float]:
     return (again - expected) / pairs, 0.5 / pairs**0.5
 
 
-def test_every_importer_is_here() -> None:
-    assert set(TIED) == set(IMPORTERS)
-
-
 @pytest.mark.parametrize("name", IMPORTERS)
 def test_an_importer_makes_no_label_correlation_of_file_order_or_ids(name: str, tmp_path: Path) -> None:
     """Ids and rows are sorted by class. One in 16,000 draws would fail."""

@@ -5,9 +5,8 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from support.campaigns import answers_table
+from support.campaigns import answers_table, simulated
 
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.retrieval.candidates import Lookup, choose
@@ -17,7 +16,6 @@ from driftline.curate.validation.answers.agreement import Votes, dawid_skene, wo
 from driftline.curate.validation.answers.stored import options_of, page_changes
 from driftline.curate.validation.answers.verdicts import agreement, verdict
 from driftline.curate.validation.asking.batches import write_batch
-from driftline.curate.validation.asking.crowd import next_candidates
 from driftline.curate.validation.settings import ValidationSettings
 
 BUS, CAR, VAN, NOTHING = (frozenset({name}) for name in ("bus", "car", "van", "none"))
@@ -29,12 +27,6 @@ def votes(*sets: frozenset[str]) -> list[tuple[frozenset[str], bool]]:
 
 class TestMajority:
     """2: `agree` and a strict majority, of all who were asked and of people."""
-
-    def test_two_of_nine_are_no_majority(self) -> None:
-        rules = ValidationSettings()
-        assert verdict(votes(BUS, BUS, *[CAR] * 7), "bus", rules) == "wrong_concept"
-        assert verdict(votes(BUS, BUS, CAR, VAN), "bus", rules) == "no_majority"
-        assert verdict(votes(BUS, BUS, CAR), "bus", rules) == "kept"
 
     @pytest.mark.parametrize("rule", ["exact", "per-option"])
     def test_judges_that_always_say_yes_keep_nothing_that_people_doubt(self, rule: str) -> None:
@@ -56,19 +48,6 @@ class TestMajority:
                     kept.append(t)
             shares.append(np.mean(kept))
         assert min(shares) >= shares[0] - 0.01
-
-
-def simulated(seed: int, items: int, workers: int, labels: int, spam: float) -> tuple[Votes, Any]:
-    """Three answers an item; spammers guess, the others are right with .7 to .95."""
-    rng = rng_for(seed, "workers")
-    truth = rng.integers(0, labels, items)
-    skill = np.where(rng.random(workers) < spam, 1 / labels, rng.uniform(0.7, 0.95, workers))
-    rows = []
-    for i in range(items):
-        for w in rng.choice(workers, 3, replace=False).tolist():
-            right = rng.random() < skill[w]
-            rows.append((i, w, truth[i] if right else (truth[i] + rng.integers(1, labels)) % labels))
-    return Votes(*np.array(rows, np.int64).T), truth
 
 
 class TestProbabilities:
@@ -201,14 +180,6 @@ class TestLaterRounds:
         chosen = choose(lists(400), [], rules_of(per_class=4, per_user=3, overlap=overlap), lookup, reserve=True)
         asked = Counter(users[i] for i, f in enumerate(chosen.fates[0]) if f in ("kept", "surplus"))
         assert asked == {"u0": 3, "u1": 3, "u2": 3, "u3": 3}
-
-    def test_rounds_ask_what_was_checked(self) -> None:
-        fates = ["kept", "near_copy", "user_cap", "unchecked", "surplus", "surplus"]
-        table = pa.table({
-            "id": list("abcdef"), "bucket": [0] * 6, "concept": ["bus"] * 6, "score": [0.5] * 6, "rank": list(range(6)),
-            "fate": fates,
-        })  # fmt: skip
-        assert [row["id"] for row in next_candidates(table, {"a"}, {(0, "bus"): (5, 1.0)})] == ["e", "f"]
 
 
 class TestShares:

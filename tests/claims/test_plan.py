@@ -9,18 +9,15 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from support.console import answer
-from support.living import Town, counted
+from support.living import Town, context, counted
 from support.living import answer as people_answer
-from support.living import context as town_context
 from support.vision_server import vision_server
 
 from driftline.curate.core.atomic_io import read_json, write_text
 from driftline.curate.core.errors import Unconfirmed
-from driftline.curate.core.run_log import RunLog
 from driftline.curate.validation.asking.batches import estimate
 from driftline.pipelines.annotation.batches import open_batch
 from driftline.pipelines.commands.build import plan_text as text
-from driftline.pipelines.config.loader import load
 from driftline.pipelines.forecast import forecast
 from driftline.pipelines.run.living import grow
 from driftline.pipelines.run.runner import plan, run
@@ -39,10 +36,8 @@ def retrieved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     many = Town(tmp_path_factory.mktemp("many"), 240)
     out = many.run(tmp_path_factory.mktemp("plan") / "run", 240, LOOSE)
     config = (out / "driftline.yaml").read_text()
-    config = config.replace("per_class: 4\n  depth: 20", "per_class: 16\n  depth: 60").replace(
-        "workers: 2", "workers: 3"
-    )
-    write_text(out / "driftline.yaml", config)
+    config = config.replace("per_class: 4\n  depth: 20", "per_class: 16\n  depth: 60")
+    write_text(out / "driftline.yaml", config.replace("workers: 2", "workers: 3"))
     with counted(many):
         run(context(out), until="retrieve")
     candidates = pq.read_table(folder_of(out, "retrieve") / "candidates.parquet").to_pylist()
@@ -57,10 +52,6 @@ def folder(retrieved: Path) -> Iterator[Path]:
     yield retrieved
     for name in ("batches", "stages/07_ask", "stages/08_tally"):
         shutil.rmtree(retrieved / name, ignore_errors=True)
-
-
-def context(folder: Path, *changes: str) -> Context:
-    return Context(folder, load(folder / "driftline.yaml", changes), RunLog(None, quiet=True), changes=changes)
 
 
 def planned(here: Context) -> dict[str, Any]:
@@ -134,7 +125,7 @@ class TestMoney:
 class TestAddresses:
     def test_they_are_no_photos_until_they_gave_an_image(self, town: Town, tmp_path: Path) -> None:
         root = town.run(tmp_path / "run", 60, LOOSE)
-        here = town_context(root)
+        here = context(root)
         plans = plan(here)
         before = forecast(here, plans)
         rows = before["photos"]["addresses"]
@@ -146,19 +137,19 @@ class TestAddresses:
         images = counts["fetch"]["kept"]
         assert images < rows == counts["fetch"]["read"]
         assert forecast(here, plan(here))["photos"]["expected"] == images, "the stage fetch"
-        other = town_context(root, "fetch.threads=3", "fetch.shard_size=7")
+        other = context(root, "fetch.threads=3", "fetch.shard_size=7")
         photos = forecast(other, plan(other))["photos"]
         assert (photos["addresses"], photos["expected"], photos["at_most"]) == (rows, images, False)
         assert f"{rows} URLs with a stored answer" in photos["share_known_by"]
 
     def test_answers_that_the_store_has_are_not_paid_again(self, town: Town, tmp_path: Path) -> None:
         root = town.run(tmp_path / "run", 60, LOOSE)
-        here = town_context(root)
+        here = context(root)
         with counted(town):
             run(here, until="ask")
         people_answer(here, town, "first")
         run(here, until="tally")
-        more = town_context(root, "retrieve.per_class=6")
+        more = context(root, "retrieve.per_class=6")
         run(more, until="retrieve")
         asked = planned(more)
         run(more, until="tally")

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 from support.helpers import photo_config
+from support.living import context
 
 from driftline.curate.core.atomic_io import read_json, sha256_bytes, write_text
 from driftline.curate.core.parsing import rows_of
-from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.encoders.weights import UNKNOWN, seen
 from driftline.curate.images.near_duplicates import hashes_of
@@ -23,12 +23,10 @@ from driftline.curate.pretrain.pool import gather, open_pool
 from driftline.curate.pretrain.small_clip import captioned
 from driftline.curate.release import Release
 from driftline.curate.release.unlabelled import COPY, TEST, UPLOADER, Tested
-from driftline.pipelines.config.loader import load
 from driftline.pipelines.demo.draw import photo
 from driftline.pipelines.reporting.audit import audit
 from driftline.pipelines.reporting.audit_page import lines, page
 from driftline.pipelines.run.runner import run
-from driftline.pipelines.stages.base import Context
 
 LAST = {0: "2009-05-12", 1: "2010-05-12", 2: "2011-05-12"}  # of each bucket, of the photos below
 
@@ -56,13 +54,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 user = f"copier {i}" if copied else f"{thing} {i // 2}" if i < 8 or year > 2009 else f"past {i}"
                 lines.append(f"{name},{year}-05-{i + 1:02d},{user},{thing}")
     write_text(out / "photos.csv", "\n".join(lines) + "\n")
-    text = photo_config("  per_class: 8").replace("unlabelled: []", "unlabelled: [0]")
-    text = text.replace("{source: folder, path: photos, label: parent, dates: [path]}", SOURCE)
-    text = text.replace(
-        "per_class: 4, splits: 1", "per_class: 8, splits: 3, ids: path, columns: [user], unlabelled: images"
-    )
+    text = photo_config("  per_class: 8", collection=SOURCE).replace("unlabelled: []", "unlabelled: [0]")
+    more = "per_class: 8, splits: 3, ids: path, columns: [user], unlabelled: images"
+    text = text.replace("per_class: 4, splits: 1", more)
     write_text(out / "driftline.yaml", text)
-    run(Context(out, load(out / "driftline.yaml"), RunLog(quiet=True)))
+    run(context(out))
     return out
 
 
@@ -134,6 +130,14 @@ class TestPretraining:
     def test_a_run_and_its_release_leave_out_the_same(self, folder: Path, release: Release, tmp_path: Path) -> None:
         of_run, of_release = (gather(place, 0, 20, tmp_path / place.name) for place in (folder, release.path))
         assert of_run.sha256 == of_release.sha256 or sorted(map(bytes, of_run.x)) == sorted(map(bytes, of_release.x))
+
+    def test_uploaders_that_a_release_does_not_say_are_those_of_its_run(self, folder: Path, tmp_path: Path) -> None:
+        root = Path(shutil.copytree(folder, tmp_path / "run"))
+        path = Release.open(root).path / "metadata.parquet"
+        table = pq.read_table(path)
+        at, nobody = table.schema.get_field_index("user"), pa.nulls(len(table), pa.string())
+        pq.write_table(table.set_column(at, "user", nobody), path)
+        assert open_pool(root, 0).dropped == open_pool(folder, 0).dropped
 
     def test_tests_are_included_only_by_an_explicit_setting_which_is_recorded(self, folder, tmp_path):
         found = gather(folder, 1, 20, tmp_path / "out", include_tests=True)

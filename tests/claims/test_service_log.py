@@ -10,7 +10,6 @@ from support.log_worlds import aged, log_of
 
 from driftline.eval.logs import age as service_log
 from driftline.eval.logs.reading import Log, read_log
-from driftline.eval.logs.trend import half_of
 from driftline.eval.reporting.logs.ages import Ages
 
 LOGS = 100
@@ -124,14 +123,6 @@ def test_rows_that_do_not_count_are_said() -> None:
 def test_one_look_of_an_alarm_and_many_are_told_apart() -> None:
     alarm = one(lambda rng: worlds.steady(rng, (0,))).json("accuracy<0.85")["alarm"]
     assert alarm["because"] == "One look is a false alarm in 2.5 %, looks after each of 12 months in up to 26 %."
-
-
-def test_degrees_of_freedom_are_those_of_welch_and_satterthwaite() -> None:
-    from scipy.stats import t
-
-    a, b = (0.3, 4.0), (0.2, 9.0)
-    free = 0.5**2 / (0.3**2 / 4 + 0.2**2 / 9)
-    assert half_of([a, b]) == pytest.approx(t.ppf(0.975, free) * 0.5**0.5)
 
 
 def rates(world: World, **what: Callable[[Ages], Any]) -> dict[str, float]:

@@ -198,29 +198,14 @@ class TestWhatCannotBeSplit:
 # ---- what is published about splits is right, and draws depend on no name: twins without the code of `group_split`
 
 
-PART = 900
-Array = npt.NDArray[np.int64]
-
-
-def photos(seed: int) -> tuple[Array, Array, Array]:
-    """(PART,) bucket, class and group: Zipf-sized uploaders, each with a favourite class; uploader 0 has 400 photos."""
-    rng = rng_for(seed, "photos")
-    sizes = np.concatenate([[400], np.minimum(rng.zipf(2.0, PART), 60)])
-    group = np.repeat(np.arange(len(sizes)), sizes)[:PART]
-    favourite = rng.integers(0, 5, PART)
-    return (
-        rng.integers(0, 4, PART),
-        np.where(rng.random(PART) < 0.5, favourite[group], rng.integers(0, 5, PART)),
-        group,
-    )
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_facts_of_splits_are_those_of_a_count_by_hand(seed: int) -> None:
-    bucket, label, group = (values.tolist() for values in photos(seed))
-    sides = {f"split_{k}": draw_sides(photos(seed)[:2], np.array(group), SHARE, rng_for(seed, k)) for k in range(3)}
+    bucket, label, group = (values.tolist() for values in collection("half", seed))
+    sides = {
+        f"split_{k}": draw_sides(collection("half", seed)[:2], np.array(group), SHARE, rng_for(seed, k))
+        for k in range(3)
+    }
     facts = describe_splits({"bucket": np.array(bucket), "class": np.array(label)}, np.array(group), sides, SHARE)
-
     size, samples = Counter(group), Counter(zip(bucket, label, strict=True))
     of_stratum: dict[tuple[str, int], Counter[int]] = defaultdict(Counter)
     in_cell: dict[tuple[int, int], Counter[int]] = defaultdict(Counter)
@@ -237,7 +222,6 @@ def test_facts_of_splits_are_those_of_a_count_by_hand(seed: int) -> None:
     assert 0 in large
     assert facts["too_large"]["groups"] == len(large)
     assert facts["too_large"]["samples"] == sum(size[g] for g in large)
-
     for name, side in sides.items():
         tests = Counter(cell for cell, t in zip(zip(bucket, label, strict=True), side, strict=True) if t)
         missed = {
@@ -248,7 +232,7 @@ def test_facts_of_splits_are_those_of_a_count_by_hand(seed: int) -> None:
         }
         split = facts["splits"][name]
         assert {(m["bucket"], m["class"]): (m["tests"], m["samples"]) for m in split["missed"]} == missed
-        assert split["share"] == pytest.approx(sum(tests.values()) / PART)
+        assert split["share"] == pytest.approx(sum(tests.values()) / N)
         assert split["cells"] == pytest.approx(
             [f(tests[cell] / n for cell, n in samples.items()) for f in (min, max)]  # type: ignore[operator]
         )
@@ -278,7 +262,7 @@ def test_the_place_of_a_name_in_the_alphabet_does_not_matter() -> None:
 
 
 def test_strata_may_be_names_or_numbers() -> None:
-    bucket, label, group = photos(1)
+    bucket, label, group = collection("zipf 2", 1)
     number = draw_sides((bucket, label), group, SHARE, rng_for(0))
     name = draw_sides((bucket.astype(np.str_), label.astype(np.str_)), group, SHARE, rng_for(0))
     assert (number == name).all()

@@ -25,14 +25,8 @@ Values = Sequence[float | None]
 
 def result(learner: str, values: Values, score: Score = COST, **others: Values) -> dict[str, Any]:
     scores = {score.name: _spread(values)} | {name: _spread(v) for name, v in others.items()}
-    return {
-        "learner": learner,
-        "label": learner,
-        "settings": {},
-        "seeds": list(range(len(values))),
-        "scores": scores,
-        "measures": {},
-    }
+    about = {"learner": learner, "label": learner, "settings": {}, "measures": {}}
+    return about | {"seeds": list(range(len(values))), "scores": scores}
 
 
 def document(results: Sequence[Mapping[str, Any]]) -> Results:
@@ -46,11 +40,8 @@ class TestSomeSeedsNeverReachedIt:
     @pytest.mark.parametrize("order", permutations(PARTLY), ids=lambda o: ", ".join(o))
     def test_100_and_two_that_never_came_is_behind_three_that_did(self, order: tuple[str, ...]) -> None:
         results = [result(name, PARTLY[name]) for name in order]
-        assert [r["learner"] for r in sorted(results, key=lambda r: rank(COST, r), reverse=True)] == [
-            "never slow",
-            "mostly",
-            "lucky",
-        ]
+        in_order = sorted(results, key=lambda r: rank(COST, r), reverse=True)
+        assert [r["learner"] for r in in_order] == ["never slow", "mostly", "lucky"]
         assert [r["learner"] for r in best(COST, results)] == ["never slow"]
 
     def test_nobody_is_the_best_if_nobody_always_came(self) -> None:
@@ -115,12 +106,8 @@ class TestEveryTableHasTheSameRule:
         assert made._repr_html_().count("<strong>") == 1
 
     def test_sentence(self, made: Results) -> None:
-        whole = {
-            **made,
-            "primary": HIGH,
-            "results": [r | {"place": k, "seconds": 1.0} for k, r in enumerate(made["results"])],
-        }
-        found = answer(whole)
+        results = [r | {"place": k, "seconds": 1.0} for k, r in enumerate(made["results"])]
+        found = answer(whole := {**made, "primary": HIGH, "results": results})
         assert found.sentences[0].startswith("<strong>whole</strong> is first by"), "nobody was tested against it"
         none = answer({**whole, "results": whole["results"][:2]})
         assert none.headline.startswith("No learner can be ranked")

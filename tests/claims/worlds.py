@@ -15,22 +15,10 @@ YEAR = 31_556_952
 
 
 def planted(
-    seed: int,
-    steps: int = 10,
-    train: int = 60,
-    test: int = 60,
-    size: int = 3,
-    classes: int = 4,
-    width: int = 6,
-    radius: float = 2.2,
-    turns: float = 0.0,
-    harder: float = 0.0,
-    mix: float = 0.0,
-    season: float = 0.0,
-    span: int = 1,
-    spread: float = 0.5,
-    mixed: bool = False,
-) -> Stream:
+    seed: int, steps: int = 10, train: int = 60, test: int = 60, size: int = 3, classes: int = 4, width: int = 6,
+    radius: float = 2.2, turns: float = 0.0, harder: float = 0.0, mix: float = 0.0, season: float = 0.0,
+    span: int = 1, spread: float = 0.5, mixed: bool = False,
+) -> Stream:  # fmt: skip
     """A stream with `train` and `test` samples a step, in groups of `size` photos.
 
     radius: of the circle of class means: nearest-mean reaches about 80 % with 2.2 and four classes, 66 % with 1.55.

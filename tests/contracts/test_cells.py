@@ -335,9 +335,7 @@ def test_cells_of_several_lines_are_counted(tmp_path: Path) -> None:
         ([43528.5, 43529.25], "all rows would lie in 1970. It looks like days, since 1970 or of a spread"),
     ],
 )
-def test_numbers_that_are_no_times_are_refused(
-    times: list[Any], words: str, door: str, kind: str, tmp_path: Path
-) -> None:
+def test_numbers_that_are_no_times_are_refused(times, words, door, kind, tmp_path):
     with pytest.raises(BadInput, match=rf"t\.{kind}: .*{words}"):
         read(door, kind, tmp_path, "time", times)
 
@@ -353,9 +351,7 @@ def test_numbers_that_are_no_times_are_refused(
         (1_550_000_000, None),
     ],
 )
-def test_a_year_month_or_day_is_one_until_its_last_second(
-    value: Any, last: str | None, kind: str, tmp_path: Path
-) -> None:
+def test_a_year_month_or_day_is_one_until_its_last_second(value, last, kind, tmp_path):
     until = [None if last is None else seconds_of(last)]
     assert records(photos(kind, tmp_path, "time", [value]), "until") == until
 
@@ -387,9 +383,7 @@ def test_the_unit_that_is_set_counts(kind: str, unit: str, value: Any, date: str
         ("%Y%m%d", "20190304", "2019-03-04", "2019-03-04T23:59:59"),
     ],
 )
-def test_a_format_settles_what_a_date_means(
-    written: str, text: str, first: str, last: str | None, tmp_path: Path
-) -> None:
+def test_a_format_settles_what_a_date_means(written, text, first, last, tmp_path):
     source = photos("csv", tmp_path, "time", [text, None, "2019-03-04!"], time_format=written)
     assert records(source, "uploaded") == [seconds_of(first), None, "bad_upload_time"]
     assert records(source, "until")[0] == (None if last is None else seconds_of(last))
@@ -572,9 +566,7 @@ CASES: dict[str, tuple[dict[str, str], Any]] = {
 
 @pytest.mark.shared(twin="tests/contracts/test_cells.py::test_a_cell_means_the_same_at_every_door")
 @pytest.mark.parametrize("name", CASES)
-def test_logs_that_people_reported_have_their_accuracy_or_a_sentence(
-    name: str, shared: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_logs_that_people_reported_have_their_accuracy_or_a_sentence(name, shared, monkeypatch):
     cases, logs = shared / "cases_nov", list[Log]()
     monkeypatch.setattr(service_log, "read_log", lambda *given: logs.append(read_log(*given)) or logs[0])
     more, expected = CASES[name]
@@ -598,9 +590,7 @@ def test_logs_that_people_reported_have_their_accuracy_or_a_sentence(
         ("h1_binary_label.parquet", {"url": "url", "uploaded": "year", "label": "label", "licence": "lic"}, 40, {}),
     ],
 )
-def test_tables_that_people_reported_keep_their_rows(
-    name: str, columns: dict[str, str], rows: int, faults: dict[str, int], shared: Path
-) -> None:
+def test_tables_that_people_reported_keep_their_rows(name, columns, rows, faults, shared):
     path = shared / "cases_nov" / name
     kind: Any = {".parquet": Parquet}.get(path.suffix, Delimited)
     more = {"delimiter": "\t"} if path.suffix == ".tsv" else {}

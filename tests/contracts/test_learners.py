@@ -208,10 +208,8 @@ def stream() -> Stream:
     whole = drifting(steps=3, classes=4, n=40, drift=2.0, noise=2.0)
     steps = []
     for step in whole.steps:
-        splits = {
-            name: s.take(np.flatnonzero((s.y > 1) | (np.arange(len(s)) % 8 < 4))) for name, s in step.splits.items()
-        }
-        steps.append(replace(step, splits=splits))
+        left = {name: np.flatnonzero((s.y > 1) | (np.arange(len(s)) % 8 < 4)) for name, s in step.splits.items()}
+        steps.append(replace(step, splits={name: s.take(left[name]) for name, s in step.splits.items()}))
     return hinted(described(replace(whole, steps=steps)))
 
 
@@ -228,12 +226,9 @@ def alternatives(name: str, setting: str, value: Any) -> list[Any]:
     return [value / 3 or 0.3, value * 3] if isinstance(value, float) else [2, 3, value + 5]
 
 
-def did(
-    name: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch, protocol: str, samples: str
-) -> tuple[Any, ...] | str:
+def did(name, settings, monkeypatch, protocol, samples) -> tuple[Any, ...] | str:
     """Answers, scores, bytes and updates of a learner, behind its settings; or why it was refused."""
     learners: list[Learner] = []
-
     finish = run_module._finish
 
     def noted(stream: Any, grid: Any, job: Any, run: Any, ran: Any) -> Any:
@@ -243,13 +238,10 @@ def did(
     with monkeypatch.context() as patched:
         patched.setattr(run_module, "_finish", noted)
         short: dict[str, Any] = {"lr": 0.5 if samples == "vectors" else 0.03}
-        short |= {} if protocol == "near-future" else {"epochs": 3, "batch": 8, "decay_after": 2}
+        short |= {"epochs": 3, "batch": 8, "decay_after": 2}
         given = {key: value for key, value in short.items() if key in setting_names(LEARNERS[name])}
         given = {f"{name}.{key}": value for key, value in (given | settings).items()}
-        more: dict[str, Any] = (
-            {"updates": 9} if protocol == "near-future" else {}
-        )  # several a batch, also of the dearest
-        more |= {"epochs": 4, "fits": 2, "lrs": 0.1} if protocol == "seq-to-final" else {}
+        more: dict[str, Any] = {"epochs": 4, "fits": 2, "lrs": 0.1} if protocol == "seq-to-final" else {}
         on = pictures() if samples == "pictures" else stream()
         learner = DEEP.get(name, name) if samples == "pictures" else name
         document = evaluate(on, protocol, [learner], settings=SMALL.get(protocol, {}) | more | given)
@@ -262,14 +254,8 @@ def did(
     scores = ran.scores(on.steps[-1]["test"].x) if type(ran).scores is not Learner.scores else ""
     result = document["results"][0]
     given_by = [np.asarray(part).tobytes() for part in (*parts, scores)]
-    return (
-        result["settings"],
-        result["matrix"],
-        result["scores"],
-        *given_by,
-        result["stored_bytes"],
-        result["gradient_steps"],
-    )
+    of_all = [result[key] for key in ("settings", "matrix", "scores", "stored_bytes", "gradient_steps")]
+    return (*of_all, *given_by)
 
 
 DEEP = {"finetune": "finetune(net=test_resnet)"}
@@ -337,9 +323,8 @@ def test_a_setting_in_a_name_counts_for_that_learner(name: str) -> None:
         with suppress(BadConfig):  # a value that changes nothing
             for run, given in zip(runs_with(name, setting, of_name, of_set), (of_name, of_set), strict=True):
                 learner, value = run.learner(), parsed(run.name)[1].get(setting, given)
-                assert (
-                    getattr(learner, setting) == learner.settings()[setting] == run.recorded(learner)[setting] == value
-                )
+                recorded = (learner.settings()[setting], run.recorded(learner)[setting])
+                assert (getattr(learner, setting), *recorded) == (value,) * 3
                 assert f"{setting} {value} (" in settings_text(learner.settings(), run.origin)
 
 

@@ -1,6 +1,5 @@
 """Members of every registry: encoders, shifts, datasets, distances, networks, samplers, stages, platforms."""
 
-import io
 import math
 from collections.abc import Callable
 from importlib.resources import files
@@ -51,7 +50,6 @@ def ngrams(folder: Path) -> Model:
 
 def backbone(folder: Path) -> Model:
     import timm
-    import torch
 
     torch.manual_seed(0)
     torch.save(timm.create_model("resnet10t", num_classes=0).state_dict(), folder / "weights.pt")
@@ -60,12 +58,7 @@ def backbone(folder: Path) -> Model:
 
 MODELS: dict[str, Callable[[Path], Model]] = {"clip": clip, "table": table, "ngrams": ngrams, "backbone": backbone}
 ELSEWHERE = {"sentence"}  # needs a model of another library: eval/test_texts.py
-READS = {
-    "clip": (True, True),
-    "table": (False, True),
-    "ngrams": (False, True),
-    "backbone": (True, False),
-}  # others: both
+READS = {"clip": (True, True), "table": (False, True), "ngrams": (False, True), "backbone": (True, False)}
 
 
 def loaded(name: str, folder: Path) -> Encoder:
@@ -85,8 +78,6 @@ def vectors_of_images(encoder: Encoder, n: int = 2) -> Vectors | None:
         prepared = [encoder.prepare(Image.fromarray(x)) for x in pixels]
     except BadConfig:
         return None
-    import torch
-
     return encoder.images(torch.stack(prepared))
 
 
@@ -115,11 +106,8 @@ class TestEncoder:
     def test_an_encoder_loaded_again_gives_the_same_vectors_and_fingerprint(self, name: str, tmp_path: Path) -> None:
         one, two = loaded(name, tmp_path), loaded(name, tmp_path)
         assert one.fingerprint == two.fingerprint != ""
-        for a, b in (
-            (vectors_of_images(one), vectors_of_images(two)),
-            (vectors_of_texts(one, TEXTS), vectors_of_texts(two, TEXTS)),
-        ):
-            assert (a is None and b is None) or np.array_equal(a, b)
+        images, texts = zip(*((vectors_of_images(e), vectors_of_texts(e, TEXTS)) for e in (one, two)), strict=True)
+        assert all((a is None and b is None) or np.array_equal(a, b) for a, b in (images, texts))
 
     def test_a_text_has_one_vector_in_every_batch(self, name: str, tmp_path: Path) -> None:
         encoder = loaded(name, tmp_path)
@@ -221,9 +209,7 @@ def imagenet(folder: Path) -> None:
             (folder / "imagenet" / side / name).mkdir(parents=True, exist_ok=True)
             for i in range(n):
                 pixels = rng_for(0, side, c, i).integers(0, 256, (16, 20, 3)).astype(np.uint8)
-                buffer = io.BytesIO()
-                Image.fromarray(pixels).save(buffer, "PNG")
-                (folder / "imagenet" / side / name / f"{i}.png").write_bytes(buffer.getvalue())
+                Image.fromarray(pixels).save(folder / "imagenet" / side / name / f"{i}.png")
 
 
 def banking77(folder: Path) -> None:
@@ -233,9 +219,7 @@ def banking77(folder: Path) -> None:
         (folder / "banking77" / f"{side}.csv").write_text("\n".join(["text,category", *lines]), encoding="utf-8")
 
 
-SAMPLES: dict[str, Callable[[Path], None]] = {
-    "imagenet": imagenet, "banking77": banking77,
-}  # fmt: skip
+SAMPLES: dict[str, Callable[[Path], None]] = {"imagenet": imagenet, "banking77": banking77}
 OF_FILES = {"cifar10", "cifar100", "clinc150"}  # stream_builder/test_datasets.py, test_real_streams.py, test_texts.py
 
 
@@ -371,9 +355,8 @@ LONG, BATCH = 60, 10
 
 
 def history() -> History:
-    return History(
-        [Split(np.arange(LONG, dtype=np.float32)[:, None], np.arange(LONG) % 3, np.arange(LONG).astype(np.str_))]
-    )
+    n = np.arange(LONG)
+    return History([Split(n.astype(np.float32)[:, None], n % 3, n.astype(np.str_))])
 
 
 def drawn(name: str, n: int, memory: int = 0) -> list[list[int]]:
@@ -430,9 +413,7 @@ CONCEPTS = [Concept(name=name, prompts=(name,)) for name in ("bus", "car")]
 ADDRESSES = {f"item{n}": f"https://images.example/item{n}.jpg" for n in range(4)}
 
 
-def written(
-    name: str, out: Path, gold: dict[str, list[str]], ids: str = "a"
-) -> tuple[dict[str, int], dict[str, bytes]]:
+def written(name: str, out: Path, gold: dict[str, list[str]], ids: str = "a") -> tuple[Any, dict[str, bytes]]:
     """(counts, name → content) of the files of one platform."""
     batch: dict[str, Any] = {
         "batch": "b1", "after": None, "items": {item: f"{ids}-{item}" for item in ADDRESSES}, "gold": gold,

@@ -76,7 +76,8 @@ def read_arrays(folder: Path, stream: Stream) -> Samples:
 
 def test_a_time_that_is_not_known_is_null_in_webdataset(stream: Stream, tmp_path: Path) -> None:
     split = replace(stream[0]["train"], time=None)
-    EXPORTS["webdataset"](Stream("s", [Step(0, "0", {"train": split})], CLASSES), tmp_path)
+    counts = EXPORTS["webdataset"](Stream("s", [Step(0, "0", {"train": split})], CLASSES), tmp_path)
+    assert counts == {"images": len(split), "tars": 1}
     assert b'"time": null' in (tmp_path / "step_000_train.tar").read_bytes()
 
 

@@ -3,28 +3,16 @@
 import numpy as np
 import pandas as pd
 import pytest
+from support.campaigns import simulated
 
+from driftline.curate.validation.answers import agreement
 from driftline.curate.validation.answers.agreement import (
     Votes,
     dawid_skene,
     fleiss_kappa,
     krippendorff_alpha,
     pairwise,
-    worker_table,
 )
-
-
-def simulated(seed: int = 0, items: int = 400, workers: int = 20, labels: int = 4) -> tuple[Votes, np.ndarray]:
-    """Three answers an item; a quarter of the workers guess, the others are right with 0.8 to 0.95."""
-    rng = np.random.default_rng(seed)
-    truth = rng.integers(0, labels, items)
-    skill = np.where(rng.random(workers) < 0.25, 1 / labels, rng.uniform(0.8, 0.95, workers))
-    rows = []
-    for i in range(items):
-        for w in rng.choice(workers, 3, replace=False):
-            right = rng.random() < skill[w]
-            rows.append((i, w, truth[i] if right else (truth[i] + rng.integers(1, labels)) % labels))
-    return Votes(*np.array(rows, np.int64).T), truth
 
 
 def frame(answers: Votes) -> pd.DataFrame:
@@ -73,12 +61,9 @@ def test_values_computed_by_hand() -> None:
 
 def test_a_worker_who_always_gives_one_label_is_visible() -> None:
     answers, _ = simulated(5, items=60, workers=4)
-    lazy = Votes(
-        np.append(answers.items, np.arange(60)),
-        np.append(answers.workers, [4] * 60),
-        np.append(answers.labels, [2] * 60),
-    )
-    row = worker_table(lazy, np.ones(len(lazy.items)))[4]
+    columns = zip((answers.items, answers.workers, answers.labels), (np.arange(60), [4] * 60, [2] * 60), strict=True)
+    lazy = Votes(*(np.append(column, more) for column, more in columns))
+    row = agreement.worker_table(lazy, np.ones(len(lazy.items)))[4]
     assert (row["answers"], row["one_answer"], row["median_seconds"]) == (60, True, 1.0)
     assert row["agreement"] < 0.5
 
@@ -86,3 +71,12 @@ def test_a_worker_who_always_gives_one_label_is_visible() -> None:
 @pytest.mark.parametrize("measure", [pairwise, fleiss_kappa, krippendorff_alpha])
 def test_nothing_to_compare_has_no_agreement(measure):
     assert np.isnan(measure(Votes(np.array([0]), np.array([0]), np.array([0]))))
+
+
+def test_kappa_is_of_images_with_as_many_answers_as_most() -> None:
+    """Three images with three answers, one with two: (1 + 1/3 + 1) / 3 of the pairs are equal, (5/9)² + (4/9)² by
+    chance."""
+    items, labels = [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3], [0, 0, 0, 1, 0, 0, 1, 1, 1, 0, 1]
+    found = fleiss_kappa(Votes(np.array(items), np.zeros(11, np.int64), np.array(labels)))
+    chance = (5 / 9) ** 2 + (4 / 9) ** 2
+    assert found == pytest.approx((7 / 9 - chance) / (1 - chance))

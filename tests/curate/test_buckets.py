@@ -196,3 +196,19 @@ def test_how_much_undecided_photos_could_matter() -> None:
     number, buckets = assign(day, list("abcde"), BucketSettings(kind="calendar", unit="month"), last)
     assert most_concerned(day, last, number, buckets) == {"photos": 1, "bucket": "1970-01", "share": 0.3333}
     assert most_concerned(day, day, *assign(day, list("abcde"), BucketSettings(count=2))) is None
+
+
+def test_a_span_has_its_first_second_and_not_its_end() -> None:
+    days = ("2010-01-01", "2010-01-02", "2010-01-03", "2010-01-05")
+    rules = BucketSettings(kind="spans", spans=(days[:2], days[2:]), unlabelled=())
+    start, end, again, last = (int(np.datetime64(day, "s").astype(np.int64)) for day in days)
+    times = np.array([start - 1, start, end - 1, end, again - 1, again, last - 1, last])
+    number, buckets = assign(times, [str(i) for i in range(8)], rules)
+    assert number.tolist() == [-1, 0, 0, -1, -1, 1, 1, -1]
+    assert [bucket.count for bucket in buckets] == [2, 2]
+
+
+def test_a_cut_is_the_first_second_of_the_later_bucket() -> None:
+    cut = 14_610 * DAY
+    where, _ = of([cut - 1, cut], BucketSettings(kind="cuts", cuts=("2010-01-01",), unlabelled=()))
+    assert where == [0, 1]

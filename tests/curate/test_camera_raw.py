@@ -1,4 +1,4 @@
-"""RAW files: their JPEG preview is stored, upright, with the date; sensor data is never taken for a picture."""
+"""Files of cameras and phones: the JPEG preview of a RAW file, or HEIC and AVIF as JPEG, is stored with its date."""
 
 import io
 from pathlib import Path
@@ -8,6 +8,9 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 
+from driftline.curate.core.seeding import rng_for
+from driftline.curate.foreign import images
+from driftline.curate.foreign.images import HEIC_NEEDS, reads_heic
 from driftline.curate.images import camera_raw
 from driftline.curate.images.checks import ImageLimits, check_image
 from driftline.curate.sources.folder import Folder
@@ -63,9 +66,10 @@ def test_its_largest_preview_is_stored_with_date_and_orientation(kind: str) -> N
         assert exif.get_ifd(0x8769)[0x9003] == TAKEN
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", [*FORMATS, "heic", "avif"])
 def test_a_folder_reads_its_date(kind: str, tmp_path: Path) -> None:
-    (tmp_path / f"a.{kind}").write_bytes(FORMATS[kind])
+    data = FORMATS[kind] if kind in FORMATS else encoded("HEIF" if kind == "heic" else "AVIF")
+    (tmp_path / f"a.{kind}").write_bytes(data)
     (row,) = pa.Table.from_batches(Folder(source="folder", path=str(tmp_path)).batches()).to_pylist()
     assert (row["fault"], row["taken"]) == (None, None if kind == "cr3" else SECONDS)
 
@@ -90,7 +94,9 @@ def test_without_a_preview_the_message_says_what_to_do() -> None:
     assert (check.reason, check.detail) == ("unsupported_format", camera_raw.NO_PREVIEW)
 
 
-def test_limits_hold_for_the_preview() -> None:
+def test_limits_hold() -> None:
+    assert check_image(encoded("HEIF"), ImageLimits(max_pixels=1000)).reason == "too_many_pixels"
+    assert check_image(encoded("HEIF")[:200], ImageLimits()).reason in ("not_an_image", "broken_image")
     assert check_image(FORMATS["dng"], ImageLimits(max_pixels=100)).reason == "too_many_pixels"
     assert check_image(FORMATS["dng"], ImageLimits(min_edge=60)).reason == "too_small"
 
@@ -110,3 +116,41 @@ def test_damaged_bytes_are_an_answer(kind: str) -> None:
         bad[rng.integers(0, len(bad), 8)] = rng.integers(0, 256, 8)
         check = check_image(bad.tobytes(), ImageLimits())
         assert check.reason is not None or check.width
+
+
+# ---- photos as phones write them: HEIC with its extra, AVIF; the message names the extra
+
+
+def encoded(kind: str) -> bytes:
+    """A smooth picture of 64 × 48 pixels with a date."""
+    reads_heic()
+    coarse = rng_for(0, "phone").integers(0, 256, (3, 4, 3)).astype(np.uint8)
+    exif = Image.Exif()
+    exif.get_ifd(0x8769)[0x9003] = TAKEN
+    buffer = io.BytesIO()
+    image = Image.fromarray(coarse).resize((64, 48), Image.Resampling.BICUBIC)
+    image.save(buffer, kind, exif=exif.tobytes(), quality=95)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["HEIF", "AVIF"])
+def test_it_is_stored_as_jpeg_with_its_date(kind: str) -> None:
+    data = encoded(kind)
+    check = check_image(data, ImageLimits())
+    assert (check.reason, check.extension, check.width, check.height) == (None, "jpg", 64, 48)
+    assert check.converted is not None
+    with Image.open(io.BytesIO(check.converted)) as stored, Image.open(io.BytesIO(data)) as original:
+        assert stored.format == "JPEG"
+        assert stored.getexif().get_ifd(0x8769)[0x9003] == TAKEN
+        difference = np.abs(np.asarray(stored, np.int16) - np.asarray(original.convert("RGB"), np.int16))
+    assert difference.mean() < 4
+
+
+def test_without_the_extra_the_message_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.heic").write_bytes(encoded("HEIF"))
+    monkeypatch.setattr(images, "reads_heic", lambda: False)
+    (row,) = pa.Table.from_batches(Folder(source="folder", path=str(tmp_path)).batches()).to_pylist()
+    assert row["fault"] == "needs_heic_extra"
+    assert row["raw"] == f"a.heic: {HEIC_NEEDS}"
+    check = check_image(encoded("HEIF"), ImageLimits())
+    assert (check.reason, check.detail) == ("needs_heic_extra", HEIC_NEEDS)

@@ -29,18 +29,10 @@ from driftline.curate.images.shards import read_images, read_tar, write_tar
 from driftline.curate.store.database import Place
 
 QUIET = RunLog(quiet=True)
-RULES = FetchSettings(
-    shard_size=15,
-    retries=1,
-    outage=1,  # these tests ask for single addresses
-    backoff=0,
-    timeout=60,  # on a busy machine, too
-    deadline=100,
-    private_addresses="allow",
-    threads=40,
-    per_host=40,
-    max_bytes=1_000_000,
-)
+RULES = FetchSettings(  # outage: these tests ask for single addresses; timeout: on a busy machine, too
+    shard_size=15, retries=1, outage=1, backoff=0, timeout=60, deadline=100, private_addresses="allow",
+    threads=40, per_host=40, max_bytes=1_000_000,
+)  # fmt: skip
 
 
 def load_index(folder: Path) -> pa.Table:
@@ -151,17 +143,9 @@ def test_private_addresses_are_refused_also_behind_names_and_redirects(server: F
 
 
 SPELLINGS = (
-    "127。0。0。1",
-    "①②⑦.⓪.⓪.①",
-    "𝟏𝟐𝟕.𝟎.𝟎.𝟏",
-    "127．0．0．1",
-    "0x7f.1",
-    "0177.0.0.1",
-    "2130706433",
-    "ⓛocalhost",
-    "%31%32%37.0.0.1",
-    "１２７.１",
-)
+    "127。0。0。1", "①②⑦.⓪.⓪.①", "𝟏𝟐𝟕.𝟎.𝟎.𝟏", "127．0．0．1", "0x7f.1", "0177.0.0.1", "2130706433", "ⓛocalhost",
+    "%31%32%37.0.0.1", "１２７.１",
+)  # fmt: skip
 
 
 def test_no_spelling_of_a_private_address_is_requested(server: FaultServer, tmp_path: Path) -> None:

@@ -18,13 +18,9 @@ from driftline.curate.metadata.settings import FilterSettings
 
 QUIET = RunLog(quiet=True)
 GOOD: dict[str, object] = {
-    "id": "1",
-    "row": 0,
-    "url": "http://127.0.0.1/a.jpg",
-    "uploaded": 1_300_000_000,
-    "taken": 1_200_000_000,
+    "id": "1", "row": 0, "url": "http://127.0.0.1/a.jpg", "uploaded": 1_300_000_000, "taken": 1_200_000_000,
     "media": "photo",
-}
+}  # fmt: skip
 
 
 def outcome(rules: FilterSettings | None = None, **changes: object) -> str:
@@ -92,11 +88,8 @@ def test_case_26_what_is_no_address_or_has_a_password_is_never_asked_for(url: st
 def test_a_time_that_no_photo_has_is_a_fault_and_other_rows_stay_as_they_are() -> None:
     first, last = TIMES[0], TIMES[1] - 1
     good = [GOOD | {"taken": first}, GOOD | {"uploaded": last}, GOOD | {"uploaded": None, "taken": None}]
-    bad = [
-        GOOD | {"taken": first - 1},
-        GOOD | {"uploaded": last + 1},
-        {"fault": "bad_id", "raw": "x", "uploaded": 2**60},
-    ]
+    bad = [GOOD | {"taken": first - 1}, GOOD | {"uploaded": last + 1}]
+    bad.append({"fault": "bad_id", "raw": "x", "uploaded": 2**60})
     assert judge_times(pa.Table.from_batches([batch_of(good)])).equals(pa.Table.from_batches([batch_of(good)]))
     judged = judge_times(pa.Table.from_batches([batch_of(good + bad)]))
     assert judged["fault"].to_pylist() == [None] * 3 + ["bad_capture_time", "bad_upload_time", "bad_id"]

@@ -36,20 +36,6 @@ def annotated(task: dict[str, Any], labels: list[str], **values: Any) -> dict[st
     return task | {"id": 1, "project": 83, "annotations": [annotation], "predictions": []}
 
 
-def test_an_annotation_becomes_an_answer(tmp_path: Path) -> None:
-    tasks = written(tmp_path)
-    export = [
-        annotated(tasks[0], ["bus"]),
-        annotated(tasks[1], ["none"], completed_by={"id": 3, "email": "a@x.example"}),
-    ]
-    (tmp_path / "export.json").write_text(json.dumps(export))
-    table = read_answers(read_lines([tmp_path / "export.json"])["b1"], BATCH, "k")
-    assert table["labels"].to_pylist() == [["bus"], ["none"]]
-    assert table["seconds"].to_pylist() == [4, 4]
-    assert len(set(table["worker"].to_pylist())) == 2
-    assert table["fault"].to_pylist() == [None, None]
-
-
 def votes(folder: Path) -> list[tuple[str, list[str]]]:
     """(item, labels) of what counts in the exports of a folder."""
     table = read_answers(read_lines(folder.glob("*.json"))["b1"], BATCH, "k")
@@ -157,6 +143,7 @@ def test_label_studios_own_sdk_accepts_these_files_and_its_export_becomes_answer
     table = read_answers(read_lines([FOLDER / "export.json"])["b1"], BATCH, "k")
     assert table["labels"].to_pylist() == [["bus"], ["none"]]
     assert table["sensitive"].to_pylist() == [False, True]
+    assert table["seconds"].to_pylist() == [4, 4]
     assert table["fault"].to_pylist() == [None, None]
 
 

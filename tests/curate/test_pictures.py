@@ -79,11 +79,9 @@ class TestCase21Orientation:
     def test_its_own_input(self) -> None:
         stored = np.zeros((2, 4, 3), np.uint8)
         stored[:, 0] = RED
-        tagged_, turned = (
-            saved(Image.fromarray(stored), "JPEG", exif=tagged(6), quality=95, subsampling=0),
-            saved(Image.fromarray(stored).transpose(Image.Transpose.ROTATE_270), "JPEG", quality=95, subsampling=0),
-        )
-        a, b = read_rgb(tagged_, "a"), read_rgb(turned, "b")
+        turned = Image.fromarray(stored).transpose(Image.Transpose.ROTATE_270)
+        a = read_rgb(saved(Image.fromarray(stored), "JPEG", exif=tagged(6), quality=95, subsampling=0), "a")
+        b = read_rgb(saved(turned, "JPEG", quality=95, subsampling=0), "b")
         assert a.size == b.size == (2, 4)
         assert far(a, b) < 3
         assert np.asarray(a)[0, 0, 0] > 200 > 60 > np.asarray(a)[-1, 0, 0], "red is on top"
@@ -109,9 +107,8 @@ class TestCase21Orientation:
         assert (picture.image.size, picture.steps) == ((96, 64), ())
 
     def test_a_damaged_directory_turns_nothing(self) -> None:
-        data = saved(scene(), "JPEG", exif=tagged(6)).replace(
-            b"\x01\x12\0\x03\0\0\0\x01", b"\x01\x12\0\xff\xff\xff\xff\xff"
-        )
+        entry, wrong = b"\x01\x12\0\x03\0\0\0\x01", b"\x01\x12\0\xff\xff\xff\xff\xff"
+        data = saved(scene(), "JPEG", exif=tagged(6)).replace(entry, wrong)
         assert look(data).steps == ()
 
     def test_size_aspect_and_copies_follow_the_upright_picture(self) -> None:
@@ -443,14 +440,9 @@ class TestCase17UnicodeForms:
 
     @pytest.mark.parametrize(
         ("table", "disk"),
-        [
-            (NFC, NFD),
-            (NFD, NFC),
-            (f"e\u0301/{NFC}", f"\u00e9/{NFD}"),
-            ("\ud55c.jpg", "\u1112\u1161\u11ab.jpg"),
-            ("s\u0323\u0307.jpg", "\u1e69.jpg"),
-        ],
-    )
+        [(NFC, NFD), (NFD, NFC), (f"e\u0301/{NFC}", f"\u00e9/{NFD}"), ("\ud55c.jpg", "\u1112\u1161\u11ab.jpg"),
+         ("s\u0323\u0307.jpg", "\u1e69.jpg")],
+    )  # fmt: skip
     def test_a_table_finds_the_file_in_either_form(self, table: str, disk: str, tmp_path: Path) -> None:
         from driftline.curate.sources.table import Delimited
 
@@ -555,15 +547,14 @@ def test_a_photo_with_its_sidecar_has_one_fate_in_any_order_company_and_process(
         for data, ending in zip(mutants(4, draw.getrandbits(32)), endings, strict=True)
     ]
     order = draw.sample(range(4), 4)
-    with (
-        tempfile.TemporaryDirectory() as one,
-        tempfile.TemporaryDirectory() as two,
-        tempfile.TemporaryDirectory() as three,
-    ):
-        there = worker.submit(fates_in, Path(two), files, order[:3])
-        here = fates_in(Path(one), files, list(range(4)))
+    with tempfile.TemporaryDirectory() as folder:
+        one, two, three = (Path(folder) / name for name in "123")
+        for place in (one, two, three):
+            place.mkdir()
+        there = worker.submit(fates_in, two, files, order[:3])
+        here = fates_in(one, files, list(range(4)))
         assert there.result() == {i: here[i] for i in order[:3]}
-        assert fates_in(Path(three), files, order[::-1]) == here
+        assert fates_in(three, files, order[::-1]) == here
 
 
 def test_sixty_five_thousand_pixels_in_a_row() -> None:

@@ -30,17 +30,9 @@ from driftline.curate.pretrain.views import (
 )
 
 TINY = Recipe(
-    "resnet10t",
-    size=16,
-    room=20,
-    epochs=3,
-    batch=16,
-    lr=0.03,
-    queue=32,
-    key_momentum=0.9,
-    groups=2,
+    "resnet10t", size=16, room=20, epochs=3, batch=16, lr=0.03, queue=32, key_momentum=0.9, groups=2,
     precision="float32",
-)
+)  # fmt: skip
 
 
 def photos(n: int = 48, seed: int = 0) -> np.ndarray:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
+from support.campaigns import answers_table
 from support.pages import chromium_browser
 from support.worlds import across_seeds, opaque, permuted, third_value
 
@@ -149,16 +150,13 @@ class TestGold:
             read_gold(tmp_path / "gold.csv", ["bus", "car"])
 
     def test_workers_who_fail_are_suggested_for_rejection(self) -> None:
-        rows = [
-            {"item": f"i{n}", "id": f"p{n}", "worker": w, "assignment": f"A{n}{w}", "labels": [said],
-             "sensitive": False, "seconds": 5, "fault": None}
-            for n in range(4) for w, said in (("ann", "bus"), ("eve", "car"))
-        ]  # fmt: skip
-        answers = pa.Table.from_pylist(rows, ANSWERS)
+        answers = answers_table(
+            [(f"p{n}", w, [said]) for n in range(4) for w, said in (("ann", "bus"), ("eve", "car"))]
+        )
         report = agreement(answers, {f"p{n}": frozenset({"bus"}) for n in range(4)})
         by = {row["worker"]: row for row in report["workers"]}
         assert (by["ann"]["gold_right"], by["eve"]["gold_right"]) == (1.0, 0.0)
-        assert [a for a, _ in suggested_rejections(answers, report)] == ["A0eve", "A1eve", "A2eve", "A3eve"]
+        assert [a for a, _ in suggested_rejections(answers, report)] == [f"p{n} eve" for n in range(4)]
         few = agreement(answers, {"p0": frozenset({"bus"})})
         assert not suggested_rejections(answers, few), "one wrong answer is not evidence"
 
@@ -194,14 +192,15 @@ class TestRounds:
     def test_the_number_of_next_candidates_follows_from_the_share_accepted(self) -> None:
         candidates = pa.table(
             {
-                "id": ["b", "e", "f", "g", "h", "n1", "n2"],
-                "bucket": [1] * 7,
-                "concept": ["bus"] * 5 + [BACKGROUND] * 2,
-                "score": [0.5, 0.4, 0.3, 0.2, 0.1, -0.2, -0.1],
-                "rank": [1, 2, 3, 4, 5, 8, 9],
-                "fate": ["kept", "surplus", "ambiguous", "surplus", "surplus", "reserve", "reserve"],
+                "id": ["b", "e", "f", "c", "u", "o", "g", "h", "n1", "n2"],
+                "bucket": [1] * 10,
+                "concept": ["bus"] * 8 + [BACKGROUND] * 2,
+                "score": [0.5, 0.4, 0.38, 0.36, 0.34, 0.32, 0.2, 0.1, -0.2, -0.1],
+                "rank": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
+                "fate": ["kept", "surplus", "ambiguous", "near_copy", "user_cap", "unchecked", *["surplus"] * 2,
+                         *["reserve"] * 2],
             }
-        )
+        )  # fmt: skip
         found = next_candidates(candidates, {"b"}, {(1, "bus"): (1, 0.5), (1, BACKGROUND): (1, 1.0)})
         assert [(row["id"], row["concept"]) for row in found] == [("n1", BACKGROUND), ("e", "bus"), ("g", "bus")]
         assert next_candidates(candidates, {"b", "e", "g", "h"}, {(1, "bus"): (1, 0.5)}) == [], "no candidates remain"
@@ -235,15 +234,7 @@ class TestAnswers:
         ]
         table = read([results(tmp_path / "r.csv", lines)], BATCH, "k")
         faults = table["fault"].to_pylist()
-        assert sorted(f or "" for f in faults) == [
-            "",
-            "contradiction",
-            "duplicate",
-            "empty",
-            "rejected",
-            "unknown_label",
-        ]
-
+        assert sorted(map(str, faults)) == ["None", "contradiction", "duplicate", "empty", "rejected", "unknown_label"]
         assert uncounted(read_lines([tmp_path / "r.csv"])["b1"], BATCH, "k") == (
             "6 read, 5 do not count: duplicate (1), first 'car' in r.csv, line 3; contradiction (1), "
             "first 'bus|none' in r.csv, line 4; empty (1), first '' in r.csv, line 5; "
@@ -259,9 +250,7 @@ class TestAnswers:
             ("car;bus", ["car;bus"], "unknown_label"),
         ],
     )
-    def test_blanks_and_case_that_fit_one_option_are_read(
-        self, text: str, labels: Any, fault: Any, tmp_path: Path
-    ) -> None:
+    def test_blanks_and_case_that_fit_one_option_are_read(self, text, labels, fault, tmp_path):
         table = read([results(tmp_path / "r.csv", [line(**{"Answer.labels": text})])], BATCH, "k")
         assert (table["labels"].to_pylist(), table["fault"].to_pylist()) == ([labels], [fault])
 
@@ -329,6 +318,8 @@ class TestVerdict:
             (ticks("bus", "bus", "bus"), "kept"),
             (ticks("bus", "bus", "car"), "kept"),
             (ticks("bus", "car", "none"), "no_majority"),
+            (ticks("bus", "bus", "car", "van"), "no_majority"),
+            (ticks("bus", "bus", *["car"] * 7), "wrong_concept"),
             (ticks("car", "car", "bus"), "wrong_concept"),
             (ticks("none", "none", "bus"), "wrong_concept"),
             (ticks("bus", "bus+car", "bus+car"), "several_concepts"),
@@ -354,15 +345,7 @@ class TestVerdict:
         assert verdict(ticks("none", "none", "bus"), BACKGROUND, ValidationSettings()) == "kept"
 
     def test_votes_and_agreement_stay_with_the_verdict(self) -> None:
-        answers = pa.table(
-            {
-                "id": ["p1"] * 3,
-                "worker": ["a", "b", "c"],
-                "labels": [["bus"], ["bus"], ["car"]],
-                "sensitive": [False] * 3,
-                "fault": pa.nulls(3, pa.string()),
-            }
-        )
+        answers = answers_table([("p1", "a", ["bus"]), ("p1", "b", ["bus"]), ("p1", "c", ["car"])])
         (row,) = tally([{"id": "p1", "bucket": 1, "concept": "bus"}], answers, ValidationSettings()).to_pylist()
         assert json.loads(row["votes"]) == {"bus": 2, "car": 1}
         assert row["agreement"] == pytest.approx(2 / 3)
@@ -407,26 +390,15 @@ class TestThirdValue:
 class TestWeightedVerdicts:
     """Dawid–Skene instead of counting votes."""
 
-    @staticmethod
-    def answers(rows: list[tuple[str, str, list[str]]]) -> pa.Table:
-        return pa.Table.from_pylist(
-            [
-                {"item": i, "id": i, "worker": w, "labels": labels, "sensitive": False, "seconds": 5, "fault": None}
-                for i, w, labels in rows
-            ],
-            schema=ANSWERS,
-        )
-
     def many(self) -> tuple[list[dict[str, object]], pa.Table]:
         """Ann and Bob are always right on 40 images; Eve and Max say "car" to everything; on b0 they outvote Ann."""
         items = [{"id": f"b{n}", "bucket": 1, "concept": "bus"} for n in range(40)]
         rows = []
         for n, item in enumerate(items):
             who = ["ann", "eve", "max"] if n == 0 else ["ann", "bob", "eve"] if n % 2 else ["ann", "bob", "max"]
-            truth = "bus" if n % 4 else "car"
-            truth = "bus" if n == 0 else truth
+            truth = "bus" if n % 4 or n == 0 else "car"
             rows += [(str(item["id"]), w, [truth if w in ("ann", "bob") else "car"]) for w in who]
-        return items, self.answers(rows)
+        return items, answers_table(rows)
 
     def test_workers_who_always_give_one_label_do_not_outvote_a_good_one(self) -> None:
         items, answers = self.many()
@@ -439,6 +411,26 @@ class TestWeightedVerdicts:
         yes, no = frozenset({"bus"}), frozenset({"car"})
         given = [(yes, False), (yes, False), (no, False)]
         rules = ValidationSettings(aggregate="dawid-skene", confidence=0.9)
-        assert verdict(given, "bus", rules, {yes: 0.8, no: 0.2}) == "unsure"
-        assert verdict(given, "bus", rules, {yes: 0.3, no: 0.7}) == "wrong_concept"
-        assert verdict(given, "bus", rules, {yes: 0.95, no: 0.05}) == "kept"
+        for p, found in ((0.9, "kept"), (0.9 - 1e-9, "unsure"), (0.3, "wrong_concept")):
+            assert verdict(given, "bus", rules, {yes: p, no: 1 - p}) == found
+
+
+def test_half_of_at_least_three_known_answers_right_is_no_reason_to_reject() -> None:
+    def suspected(right: int, wrong: int) -> bool:
+        said = ["bus"] * right + ["car"] * wrong
+        rows = [(f"p{n}", w, [label]) for n, eve in enumerate(said) for w, label in (("ann", "bus"), ("eve", eve))]
+        report = agreement(answers_table(rows), {f"p{n}": frozenset({"bus"}) for n in range(len(said))})
+        return next(bool(row["suggest_reject"]) for row in report["workers"] if row["worker"] == "eve")
+
+    assert not suspected(2, 2)
+    assert suspected(1, 2)
+    assert not suspected(0, 2)
+    assert suspected(0, 3)
+
+
+def test_judges_decide_nothing_that_people_answered_and_agreement_is_of_whole_answers() -> None:
+    answers = answers_table([("p", "a", ["bus", "car"]), ("p", "b", ["bus", "car"]), ("p", "c", ["bus"])])
+    items = [{"id": "p", "bucket": 0, "concept": "bus"}]
+    (row,) = tally(items, answers, ValidationSettings(), decided={"p": frozenset({"bus"})}).to_pylist()
+    assert row["decision"] == "several_concepts"
+    assert row["agreement"] == pytest.approx(2 / 3)

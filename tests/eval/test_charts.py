@@ -305,9 +305,7 @@ ENDS = {  # title of a chart → the score of each row at which its line ends, o
         "Near-future accuracy along the stream": "near_future", "Online accuracy along the stream": "online",
         "Retention": "retention", "Cost against accuracy": "near_future",
     },
-    "ocrr": {
-        "Recovery": "novel", "Retention during recovery": "original", "Cost against accuracy": "worst",
-    },
+    "ocrr": {"Recovery": "novel", "Retention during recovery": "original", "Cost against accuracy": "worst"},
 }  # fmt: skip
 
 
@@ -349,12 +347,8 @@ class Counting(Iid):
         tests = [row for row in rows if row.learned_to >= 0]
         shares = np.cumsum([row.n_correct for row in tests]) / np.cumsum([row.n for row in tests])
         asked = np.cumsum([row.n for row in tests]).tolist()
-        curve = {
-            "at": list(range(len(tests))),
-            "value": asked,
-            "right": shares.tolist(),
-            "first": shares[:1].tolist() * len(tests),
-        }
+        first = shares[:1].tolist() * len(tests)
+        curve = {"at": list(range(len(tests))), "value": asked, "right": shares.tolist(), "first": first}
         return Result({"asked": float(asked[-1]), "right": float(shares[-1])}, curve=curve)
 
 
@@ -367,10 +361,8 @@ def test_the_curve_of_a_strangers_protocol_is_drawn_and_its_counts_are_counts(tm
         assert figure.picture.columns[2] == what
         ends = {row[0]: row[2] for row in figure.picture.rows}
         factor = 1 if what == "labels" else 100
-        expected = {
-            r["label"]: factor * r["scores"][score]["mean"] for r in result["results"] for r["label"] in [r["learner"]]
-        }
-        assert ends == {name: pytest.approx(value, abs=0.01) for name, value in expected.items()}
+        expected = {r["learner"]: factor * r["scores"][score]["mean"] for r in result["results"]}
+        assert ends == pytest.approx(expected, abs=0.01)
         assert "not the end" not in figure.caption
     assert "The score first is not the end of its curve." in first.caption
     number = f"{result['results'][0]['scores']['asked']['mean']:.0f}"
@@ -407,11 +399,8 @@ def test_the_timeline_shows_every_photo_in_the_shade_of_its_bucket() -> None:
 
 
 def test_a_reports_charts_are_saved_with_legend_names_bands_and_dates(tmp_path: Path) -> None:
-    runs, out, stream = (
-        tmp_path / "runs",
-        tmp_path / "out",
-        spaced(drifting(steps=4), 31_556_952, 34 * 31_556_952 + 9_000_000),
-    )
+    runs, out = tmp_path / "runs", tmp_path / "out"
+    stream = spaced(drifting(steps=4), 31_556_952, 34 * 31_556_952 + 9_000_000)
     evaluate(stream, "clear-iid", ["nearest-mean", "finetune"], seeds=[0, 1], out=runs)
     saved = answer("report", str(runs), "--out", str(tmp_path / "page"), "--figures", str(out), "--json")["figures"]
     assert sorted(map(str, out.iterdir())) == sorted(saved)

@@ -14,7 +14,7 @@ from driftline.curate.core.errors import BadConfig, BadInput, IncompatibleStream
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.engine import fused
 from driftline.eval.engine.deep import SCALE, SHIFT, Deep, augmented, draw, planes
-from driftline.eval.engine.linear import Rule, step
+from driftline.eval.engine.linear import LinearSettings, Rule, fit, step
 from driftline.eval.learner import Task
 from driftline.eval.learners.closed_forms import NearestMean
 from driftline.eval.learners.neighbours import Acm
@@ -146,7 +146,7 @@ class TestGradients:
         net.frozen = True
         before = copy.deepcopy(net.module.state_dict())
         with torch.no_grad():
-            step(net, x, y, 0.1, _settings(), None)
+            step(net, x, y, 0.1, LinearSettings(weight_decay=0.0), None)
         moved = [name for name, value in net.module.state_dict().items() if not torch.equal(value, before[name])]
         assert len(moved) == 2, moved
 
@@ -154,12 +154,6 @@ class TestGradients:
         x, y = batch(24)
         whole, half = (deep(mixed=mixed).data_gradient(x, y)[-2] for mixed in (False, True))
         assert 0 < float((whole - half).norm() / whole.norm()) < 0.1
-
-
-def _settings():  # type: ignore[no-untyped-def]
-    from driftline.eval.engine.linear import LinearSettings
-
-    return LinearSettings(weight_decay=0.0)
 
 
 SHORT = {"net": TINY, "epochs": 2, "batch": 16, "lr": 0.05}
@@ -199,8 +193,9 @@ def test_acm_compares_the_networks_features_not_pixels() -> None:
 
 
 def test_a_network_needs_images() -> None:
-    with pytest.raises(IncompatibleStream, match="net is 'resnet18', which takes images"):
-        Acm(net="resnet18").begin(Task(3, (8,)), rng_for(0))
+    for kind in (Acm, Finetune):
+        with pytest.raises(IncompatibleStream, match="net is 'resnet18', which takes images"):
+            kind(net="resnet18").begin(Task(3, (8,)), rng_for(0))
 
 
 class TestWeights:
@@ -244,11 +239,6 @@ class TestWeights:
             Deep.new(TINY, C, (), rng_for(0), "cpu", False, str(tmp_path / "other.pt"))
 
 
-def test_features_are_no_images() -> None:
-    with pytest.raises(IncompatibleStream, match="takes images"):
-        Finetune(net=TINY).begin(Task(C, (16,)), rng_for(0))
-
-
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(UnknownName, match="Unknown net 'resnet-18'. Did you mean 'resnet18'?"):
         Finetune(net="resnet-18").begin(Task(C, (SIDE, SIDE, 3)), rng_for(0))
@@ -274,8 +264,6 @@ def test_a_rule_gets_the_view_that_was_trained_on() -> None:
             seen.append(x)
             return grads
 
-    from driftline.eval.engine.linear import LinearSettings, fit
-
     x, y = images(16)
     fit(deep(kinds=("flip",)), x, y, LinearSettings(epochs=1, batch=16, lr=0.01), rng_for(0), rule=Spy())
     assert seen[0].dtype == torch.float32
@@ -283,9 +271,6 @@ def test_a_rule_gets_the_view_that_was_trained_on() -> None:
 
 
 # ---- networks on images under near-future, where steps have very different sizes
-
-
-NET = "test_resnet"  # of timm: 0.5 million parameters
 
 
 def uneven() -> Stream:
@@ -297,9 +282,8 @@ def uneven() -> Stream:
             y = np.zeros(n, np.int64) if t == 1 else np.arange(n, dtype=np.int64) % 3
             x = rng.integers(60, 130, (n, 16, 16, 3))
             x[np.arange(n), :, :, y] += 60
-            splits[name] = Split(
-                x.astype(np.uint8), y, np.array([f"{t}{name}{i}" for i in range(n)]), np.arange(n) + past
-            )
+            ids = np.array([f"{t}{name}{i}" for i in range(n)])
+            splits[name] = Split(x.astype(np.uint8), y, ids, np.arange(n) + past)
         past += n
         steps.append(Step(t, str(t), splits))
     return Stream("uneven", steps, list("abc"), sha256="uneven")
@@ -307,7 +291,7 @@ def uneven() -> Stream:
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 @pytest.mark.parametrize("batch", [8, 59, 64, 85])
-@pytest.mark.parametrize("spec", [f"finetune(net={NET})", f"er-online(net={NET})"])
+@pytest.mark.parametrize("spec", [f"finetune(net={TINY})", f"er-online(net={TINY})"])
 def test_near_future_ends_on_steps_of_very_different_size(spec: str, batch: int) -> None:
     """Batches with the ends of three steps, of one class, a last one of one image or two, and one of nearly all."""
     results = evaluate(uneven(), "near-future", [spec], settings={"batch": batch, "shift": 0, "prefix": 0, "lr": 0.01})

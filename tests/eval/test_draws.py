@@ -28,7 +28,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Any]:
 
 def test_each_seed_has_its_own_samples(made: Any) -> None:
     streams = [Stream.load(place) for place in draws_of(made[0]).values()]
-
     assert [stream.facts["seed"] for stream in streams] == [0, 1, 2]
     assert len({stream.sha256 for stream in streams}) == 3
     assert len({stream.facts["family"] for stream in streams}) == 1
@@ -45,7 +44,6 @@ def test_draws_composed_later_join_the_others(made: Any, tmp_path: Path) -> None
 
 def test_all_draws_are_one_result_for_each_learner(made: Any) -> None:
     folder, _, document = made
-
     assert [(r["learner"], r["seeds"]) for r in document["results"]] == [
         ("nearest-mean", [0, 1, 2]), ("majority", [0, 1, 2])
     ]  # fmt: skip
@@ -58,7 +56,6 @@ def test_all_draws_are_one_result_for_each_learner(made: Any) -> None:
 
 def test_a_report_takes_the_draws_together_and_says_so(made: Any, tmp_path: Path) -> None:
     _, rows, document = made
-
     (stored,) = results_of([rows])
     assert stored["stream"] == document["stream"]
     by_learner = [{r["learner"]: r["scores"] for r in each["results"]} for each in (stored, document)]
@@ -71,7 +68,6 @@ def test_a_report_takes_the_draws_together_and_says_so(made: Any, tmp_path: Path
 def test_other_seeds_on_one_draw_do_not_count_as_draws(made: Any, tmp_path: Path) -> None:
     folder, _, _ = made
     answer("eval", str(folder / "seed-1"), *EVAL, "--seeds", "0-1", "--out", str(tmp_path))
-
     found = {tuple(document["results"][0]["seeds"]) for document in results_of([tmp_path])}
     assert found == {(0,), (1,)}  # seed 0 on the stream itself, seed 1 as one of the draws
 
@@ -80,7 +76,6 @@ def test_some_draws_can_be_chosen_and_a_missing_one_is_named(made: Any, tmp_path
     folder, rows, _ = made
     some = answer("eval", str(folder), *EVAL, "--seeds", "0,2", "--out", str(rows))
     missing = driftline("eval", str(folder), *EVAL, "--seeds", "2-3", "--out", str(tmp_path))
-
     assert some["results"][0]["seeds"] == [0, 2]
     assert missing.returncode == 2
     assert "has no stream for seed 3. It has 0, 1, 2." in missing.stderr
@@ -88,6 +83,5 @@ def test_some_draws_can_be_chosen_and_a_missing_one_is_named(made: Any, tmp_path
 
 def test_streams_that_are_no_draws_are_refused(made: Any) -> None:
     place = draws_of(made[0])[0]
-
     with pytest.raises(BadConfig, match="not samples of one stream"):
         evaluate({0: place, 1: place}, "seq-to-final", ["majority"])

@@ -80,6 +80,11 @@ def test_what_a_learner_looks_at_decides_its_estimate(name: str, clock: Clock) -
     assert one == pytest.approx(1e-3 * kind().samples_trained([60] * 4))
 
 
+def test_an_estimate_is_the_median_of_earlier_runs_of_the_same_learner() -> None:
+    past = [(LEARNERS["majority"](), seconds) for seconds in (1.0, 2.0, 9.0)]
+    assert core_seconds(drifting(), Iid(), "clear-iid", [LEARNERS["majority"]], past) == [2.0]
+
+
 def test_what_cannot_be_timed_hides_no_other(clock: Clock) -> None:
     makers = [partial(LEARNERS["finetune"], net="resnet18"), partial(LEARNERS["llm"], model="m"), LEARNERS["finetune"]]
     found = core_seconds(drifting(steps=4, n=60), Iid(), "clear-iid", makers)

@@ -65,16 +65,13 @@ class TestTrained:
         _, stream, runs = made
         (one,) = networks(runs, stream, [learner])
         test, (row,) = samples(stream.steps[-1]["test"]), run_of(runs, learner).rows
-
         right = scores_of(one.after, test.x, one.rule).argmax(1) == test.y
-
         assert [int(right[test.y == label].sum()) for label in range(3)] == list(row.class_correct)
 
     def test_a_search_does_not_always_choose_its_last_candidate(self, made: Any) -> None:
         """Else the test above would not notice that the last one was taken."""
         _, _, runs = made
         facts = [run_of(runs, name).about["learner_facts"] for name in SEARCHING]
-
         assert any(fact["network"][-1] != fact["stages"][-1]["fit"] for fact in facts)
 
     @pytest.mark.parametrize(("learner", "last_seen"), [("ft", (0, 1)), ("st-1", (0, 1)), ("sft", (1,))])
@@ -83,7 +80,6 @@ class TestTrained:
         (one,) = networks(runs, stream, [learner])
         stages = {stage["fit"]: stage for stage in one.stages}
         key = run_of(runs, learner).about["learner_facts"]["network"][-2]
-
         val = pooled([samples(stream.steps[t]["val"]) for t in last_seen])
         assert accuracy_of(one.before, val, one.rule) == stages[key]["accuracy"]
 
@@ -95,7 +91,6 @@ class TestPaths:
         (one,) = networks(runs, stream, [learner])
         x = torch.randn(4, 3, 16, 16, generator=torch.Generator().manual_seed(0))
         one.after.eval()
-
         with torch.no_grad():
             first = between(one, 0.0).eval()(x)
             if learner == "jm":
@@ -104,22 +99,18 @@ class TestPaths:
                 begin = one.after(x, 1)
             else:
                 begin = (one.before or one.start).eval()(x)
-
         assert torch.allclose(first, begin, atol=1e-5)
 
     def test_the_papers_interpolation_keeps_normalisation_until_the_end(self, made: Any) -> None:
         _, stream, runs = made
         (one,) = networks(runs, stream, ["ft"])
-
         half = between(one, 0.5, "initial")
-
         assert torch.equal(half.parts["stem"][0][1].running_mean, one.before.parts["stem"][0][1].running_mean)
         assert not torch.equal(half.parts["stem"][0][0].weight, one.before.parts["stem"][0][0].weight)
 
     def test_low_rank_adapters_have_no_path(self, made: Any) -> None:
         _, stream, runs = made
         (one,) = networks(runs, stream, ["ft(final=lowrank-add)"])
-
         with pytest.raises(IncompatibleStream, match="low-rank"):
             views.path(one, samples(stream.steps[-1]["test"]), points=3)
 
@@ -129,10 +120,8 @@ class TestProjection:
         _, stream, runs = made
         ft, oracle, baseline = (networks(runs, stream, [name])[0] for name in ("ft", "oracle", "baseline"))
         history = ft.before
-
         models = [(net, -1) for net in (oracle.after, history, baseline.after)]
         found = views.projections(models, oracle.after, history, baseline.after)
-
         for block in (*history.names, views.WHOLE):
             names = history.names if block == views.WHOLE else [block]
             past, few = (
@@ -148,7 +137,6 @@ class TestProjection:
     def test_there_is_a_model_for_each_step_that_a_method_learns_alone(self, made, learner, points):
         _, stream, runs = made
         (one,) = networks(runs, stream, [learner])
-
         assert len(one.models) == points
         stages = {stage["fit"]: stage for stage in one.stages}
         if learner in ("sft", "sst-1"):
@@ -168,9 +156,7 @@ class TestSvcca:
     def test_it_is_the_mean_cosine_between_the_kept_subspaces(self) -> None:
         rng = np.random.default_rng(0)
         a, b = rng.normal(size=(40, 6)), rng.normal(size=(40, 5))
-
         found = views.svcca(*map(views.directions, (a, b)), 1.0)
-
         expected = np.cos(subspace_angles(a - a.mean(0), b - b.mean(0)))
         assert found == pytest.approx(float(expected.mean()))
 
@@ -179,7 +165,6 @@ class TestSvcca:
         left -= left.mean(0)
         left, _ = np.linalg.qr(left)
         a, b = left * [6.0, 3.0, 1.0], left[:, :1]  # 6 of 10: more than half; of squares even .78
-
         assert views.svcca(*map(views.directions, (a, b)), 0.5) == pytest.approx(1.0)
 
 
@@ -187,9 +172,7 @@ class TestPictures:
     @pytest.mark.parametrize("kind", few_of(OF_NETWORKS, ["projection"], "paper"))
     def test_the_same_bytes_twice(self, made: Any, kind: str, tmp_path: Path) -> None:
         _, stream, runs = made
-
         first, again = ([path.read_bytes() for path in draw(kind, runs, stream, tmp_path / k)] for k in "ab")
-
         assert (first[0], first[2]) == (again[0], again[2]), "SVG and PNG"
         assert min(map(len, first)) > 2000
         drawn = {path.stem for path in (tmp_path / "a").glob("*.svg")}
@@ -199,7 +182,6 @@ class TestPictures:
     def test_missing_runs_of_a_figure_are_named(self, made: Any, tmp_path: Path) -> None:
         _, stream, runs = made
         other = Stream("other", stream.steps, stream.classes, sha256="other")
-
         with pytest.raises(IncompatibleStream, match="was run on 'views', not on 'other'"):
             draw("svcca", runs, other, tmp_path, ["ft"])
         with pytest.raises(IncompatibleStream, match="There is no run of oracle"):
@@ -239,7 +221,6 @@ class TestPublished:
     @pytest.mark.parametrize("sequence", sorted({key[0] for key in table()}))
     def test_every_value_of_tables_8_to_14_is_shown_beside_its_own_settings(self, sequence: str) -> None:
         (figure,) = figures(whole(sequence))
-
         rows = re.findall(r"<tr><th scope='row'>([a-z]+-\d)</th>(.*?)</tr>", figure.picture.svg)
         shown = {(net, i): cell for net, cells in rows for i, cell in enumerate(re.findall(r"<td>(.*?)</td>", cells))}
         printed = [re.search(r"<span class='sd'>(\.\d\d)</span>", cell) for cell in shown.values()]
@@ -310,9 +291,7 @@ class TestTables:
     def test_bold_and_italic_are_the_papers(self) -> None:
         """[Table 9, Res-4]: FT and LP-FT within .02 of each other, the oracle .04 above."""
         row = {learner: value for (s, n, learner), value in table().items() if (s, n) == ("R:C:L", "res-4")}
-
         found = looks(row)
-
         assert {name for name, mark in found.items() if mark == "b"} == {
             "ft", "lp-ft", "i-ft", "st-1", "st-b", "sft", "sst-1"
         }  # fmt: skip
@@ -320,7 +299,6 @@ class TestTables:
 
     def test_means_are_judged_by_differences_on_each_network(self) -> None:
         cells = {"a": {"ft": 0.6, "erm": 0.3, "oracle": 0.61}, "b": {"ft": 0.7, "erm": 0.69, "oracle": 0.69}}
-
         assert mean_looks(cells, ["ft", "erm", "oracle"]) == {"ft": "bi", "erm": ""} | {
             "erm": mean_looks(cells, ["erm"])["erm"]
         }
@@ -328,7 +306,6 @@ class TestTables:
     def test_the_report_says_that_validation_images_were_trained_on(self) -> None:
         result = {"settings": {"fidelity": "clean", "budget": "small"}}
         leaks = result | {"told": {"shared": {"final_validation_in_earlier_training": 207}}}
-
         assert "207 validation images" in note({"results": [result, leaks]})
         assert "validation images" not in note({"results": [result]})
 

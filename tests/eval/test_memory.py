@@ -141,10 +141,6 @@ def test_one_of_three_stays_in_a_memory_of_one_with_equal_probability() -> None:
     assert all(abs(often[place] - 300) < 5 * np.sqrt(200) for place in range(3))
 
 
-def test_a_queue_gives_the_newest() -> None:
-    assert samplers.Fifo(np.random.default_rng(0)).draw(past([0] * 9, 6), 4).tolist() == [5, 6, 7, 8]
-
-
 def test_the_largest_class_makes_room() -> None:
     sampler = samplers.Balanced(np.random.default_rng(0), memory=4)
     sampler.grow(past([0, 0, 0, 0, 0, 0, 1], 0))

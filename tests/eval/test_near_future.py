@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from support.helpers import correlated, described, few_of
 
 from driftline.curate.core.errors import BadConfig, IncompatibleStream
@@ -91,9 +92,8 @@ class TestTheLoop:
 
     def test_retention_is_tested_on_every_period_so_far(self) -> None:
         rows = [r for r in NearFuture(**QUICK).run(STREAM, _begun("majority"), rng_for(0)) if "/" in r.tested_on]  # type: ignore[arg-type]
-        assert [(r.learned_to, r.tested_on) for r in rows] == [
-            (i, f"retention/{j}") for i in range(3) for j in range(i + 1)
-        ]
+        expected = [(i, f"retention/{j}") for i in range(3) for j in range(i + 1)]
+        assert [(r.learned_to, r.tested_on) for r in rows] == expected
         assert [r.n for r in rows if r.learned_to == 2] == [len(s["test"]) for s in STREAM.steps]
 
     def test_further_shifts_are_scored_in_the_same_pass(self) -> None:
@@ -124,7 +124,7 @@ class TestTheLoop:
             ).get()
             mine = [
                 (n, k)
-                for where, n, k, _ in rows_of(_last_label(), shift=shift, batch=1, points=1000)
+                for where, n, k, _ in rows_of(LEARNERS["blind"](k=1), shift=shift, batch=1, points=1000)
                 if where == "near_future"
             ]
             n, right = sum(n for n, _ in mine), sum(k for _, k in mine)
@@ -165,10 +165,6 @@ def _begun(name: str) -> Learner:
     learner: Learner = LEARNERS[name]()
     learner.begin(NearFuture(**QUICK).task(STREAM), rng_for(0))  # type: ignore[arg-type]
     return learner
-
-
-def _last_label() -> Learner:
-    return LEARNERS["blind"](k=1)  # type: ignore[no-any-return]
 
 
 class TestTheShift:
@@ -230,9 +226,8 @@ class TestBudgets:
         assert (learner.gradient_steps, learner.extra) == (9, 1)
 
     def test_larger_batches_of_its_own_buy_fewer_updates(self) -> None:
-        (found,) = evaluate(STREAM, "near-future", ["fc-only"], settings={**QUICK, "updates": 2, "fc-only.batch": 400})[
-            "results"
-        ]
+        settings = {**QUICK, "updates": 2, "fc-only.batch": 400}
+        (found,) = evaluate(STREAM, "near-future", ["fc-only"], settings=settings)["results"]
         assert found["gradient_steps"] == 54 * 2 * 20 // 400
         assert "overspent" not in found["budget"]
 
@@ -263,7 +258,7 @@ class TestBudgets:
             fit(learner.head, train.x, train.y, plain, rng_for(0))
         rules = {
             "lwf": lambda: Distil(learner.head.copy(), 1.0, 1.0),
-            "agem": lambda: Project(*_tensors(train), 64, rng_for(0)),
+            "agem": lambda: Project(*map(torch.from_numpy, (train.x, train.y)), 64, rng_for(0)),
         }
         with FlopCounterMode(display=False) as counted:
             if name == "ewc":
@@ -271,12 +266,6 @@ class TestBudgets:
             else:
                 fit(learner.head, train.x, train.y, plain, rng_for(0), rule=rules[name]() if name in rules else None)
         assert counted.get_total_flops() / base.get_total_flops() == pytest.approx(cost, rel=0.05)
-
-
-def _tensors(split: Split) -> tuple[object, object]:
-    import torch
-
-    return torch.from_numpy(split.x), torch.from_numpy(split.y)
 
 
 class TestThePrefix:
@@ -394,15 +383,12 @@ def _rows(folder: Path) -> list[object]:
 
 def test_a_state_of_other_settings_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint, "EVERY", 0.0)
-    monkeypatch.setattr(checkpoint.Checkpoint, "keep", _keeps_always(checkpoint.Checkpoint.keep))
+    keep = checkpoint.Checkpoint.keep
+    monkeypatch.setattr(checkpoint.Checkpoint, "keep", lambda self, *state, final=False: keep(self, *state))
     evaluate(STREAM, "near-future", ["fc-only"], settings=QUICK, out=tmp_path)
     other = evaluate(STREAM, "near-future", ["fc-only"], settings={**QUICK, "lr": 0.1}, out=tmp_path)
     fresh = evaluate(STREAM, "near-future", ["fc-only"], settings={**QUICK, "lr": 0.1})
     assert other["results"][0]["scores"] == fresh["results"][0]["scores"]
-
-
-def _keeps_always(keep):  # type: ignore[no-untyped-def]
-    return lambda self, *state, final=False: keep(self, *state)
 
 
 class TestBadInput:

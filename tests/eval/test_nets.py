@@ -30,7 +30,6 @@ def net_of(name: str, shape: tuple[int, ...] = IMAGE, seed: int = 0) -> Any:
 @pytest.mark.parametrize("name", TABLE_7)
 def test_networks_are_as_large_as_table_7_says(name: str) -> None:
     net = net_of(name)
-
     assert (counted(net), sum(p.numel() for p in net.parameters())) == TABLE_7[name]
 
 
@@ -41,7 +40,6 @@ def test_the_largest_are_torchvisions(name: str, theirs: str) -> None:
     net, other = net_of(name).eval(), getattr(models, theirs)(num_classes=10).eval()
     other.load_state_dict(dict(zip(other.state_dict(), net.state_dict().values(), strict=True)))
     x = torch.randn(3, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-
     with torch.no_grad():
         assert torch.allclose(net(x), other(x), atol=1e-4)
 
@@ -65,14 +63,12 @@ def test_normalisation_in_c_equals_torch(kind: torch.dtype, relu: bool, pool: bo
     theirs.load_state_dict(mine.state_dict())
     x = (torch.randn(9, 24, size, size) * 3 + 1).to(kind).contiguous(memory_format=torch.channels_last)
     mine_x, theirs_x = x.clone().requires_grad_(), x.float().clone().requires_grad_()
-
     out, other = mine(mine_x), theirs(theirs_x)
     other = torch.relu(other) if relu or pool else other
     other = nn.functional.max_pool2d(other, 3, 2, 1) if pool else other
     slope = torch.randn_like(other).to(kind)
     out.backward(slope)
     other.backward(slope.float())
-
     near = 1e-5 if kind is torch.float32 else 1e-2
 
     def same(a: Any, b: Any) -> bool:
@@ -108,14 +104,12 @@ def test_convolutions_are_torchs(inside, outside, size, stride, border, side, ki
     theirs.load_state_dict(mine.state_dict())
     x = torch.randn(3, inside, side, side).to(kind).contiguous(memory_format=torch.channels_last)
     mine_x, theirs_x = x.clone().requires_grad_(), x.float().clone().requires_grad_()
-
     with torch.autocast("cpu", torch.bfloat16, enabled=kind is torch.bfloat16):
         out = mine(mine_x)
     other = theirs(theirs_x)
     slope = torch.randn_like(other).to(kind)
     out.backward(slope)
     other.backward(slope.float())
-
     near = 1e-5 if kind is torch.float32 else 2e-2
     for a, b in ((out, other), (mine_x.grad, theirs_x.grad), (mine.weight.grad, theirs.weight.grad)):
         assert (a.float() - b).abs().max() <= near * b.abs().max()
@@ -151,7 +145,6 @@ def test_side_modules_at_zero_leave_the_frozen_network(kind: str) -> None:
             else:
                 for p in new.parameters():
                     p.zero_()
-
         assert torch.allclose(sided(x), net(x), atol=1e-6)
     assert [n for n, p in sided.named_parameters() if p.requires_grad and ".1." not in n] == []
 
@@ -161,7 +154,6 @@ def test_low_rank_adapters_begin_as_the_network_was_and_leave_its_weights(kind: 
     net = net_of("conv-1").eval()
     low = adapters.with_low_rank(net, kind, 2, np.random.default_rng(0)).eval()
     x = torch.randn(2, 3, 32, 32)
-
     assert torch.allclose(low(x), net(x), atol=1e-5)
     learns = [name for name, p in low.named_parameters() if p.requires_grad]
     assert learns
@@ -171,7 +163,6 @@ def test_low_rank_adapters_begin_as_the_network_was_and_leave_its_weights(kind: 
 @pytest.mark.parametrize("name", ["linear", "mobilenetv3_small_050"])
 def test_side_modules_need_blocks(name: str) -> None:
     net = net_of(name, (8,) if name == "linear" else IMAGE)
-
     with pytest.raises(IncompatibleStream, match="side module"):
         adapters.with_sides(net, "side-1", np.random.default_rng(0))
 
@@ -180,7 +171,6 @@ def test_times_of_a_joint_model_are_models_of_their_own() -> None:
     net = net_of("conv-1").eval()
     joint = adapters.over_times(net, 3, "all", ("fc",), np.random.default_rng(0)).eval()
     x = torch.randn(2, 3, 32, 32)
-
     assert torch.equal(joint(x, 0), net(x))
     assert not torch.equal(joint(x, 1), joint(x, 2))
     assert [len(joint.parts[name]) for name in joint.names] == [3, 3, 1]

@@ -1,5 +1,6 @@
 """Online correction recovery: the loop against a literal one, policies, scenarios, votes, and every bad input."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -399,3 +400,10 @@ class TestUndeclaredClasses:
             for _ in range(5):
                 learner.learn(strange, np.array([11]))
             assert answers(learner, strange, 1).tolist() == [11]
+
+
+def test_a_wrong_correction_names_each_other_class_equally_often() -> None:
+    policy, rng = policy_of("wrong:1"), rng_for(0, "wrong")
+    said = Counter(policy.label(2, 5, rng) for _ in range(4000))
+    assert set(said) == {0, 1, 3, 4}
+    assert all(abs(n - 1000) < 5 * np.sqrt(4000 * 0.25 * 0.75) for n in said.values())

@@ -174,10 +174,8 @@ def test_an_update_of_ace_follows_its_two_losses() -> None:
         torch.nn.functional.cross_entropy(scores[incoming][:, new], own),
     ]
     (sum(parts) / 2).backward()  # type: ignore[union-attr]
-
     learner.measure(x.numpy())
     learner._update(x.numpy(), y.numpy(), incoming.numpy(), np.array(new))
-
     for moved, start in ((learner.wide.weights, weights), (learner.wide.bias, bias)):
         assert torch.allclose(moved, start - 0.5 * start.grad, atol=1e-6)
 

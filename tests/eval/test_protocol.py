@@ -160,7 +160,6 @@ def test_a_name_of_a_module_is_imported_for_the_user_and_never_for_a_file(stream
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["protocol"] == "ageing:Ageing"
     (module / "imported").unlink()
-
     with pytest.raises(UnknownName, match=r"of the protocol 'ageing:Ageing', which is not registered.*--plugin"):
         results_of([out])
     with pytest.raises(UnknownName, match="Unknown protocol"):
@@ -168,7 +167,6 @@ def test_a_name_of_a_module_is_imported_for_the_user_and_never_for_a_file(stream
     refused = driftline("report", str(out), "--out", str(module / "page"), here=module)
     assert (refused.returncode, "Traceback" in refused.stderr, "--plugin" in refused.stderr) == (2, False, True)
     assert not (module / "imported").exists()
-
     done = driftline("report", str(out), "--out", str(module / "page"), "--plugin", "ageing:Ageing", here=module)
     assert done.returncode == 0, done.stderr
     page = next((module / "page").glob("protocol-ageing*.html")).read_text()

@@ -57,18 +57,12 @@ class Page(HTMLParser):
 
 
 def pictured() -> Stream:
-    rng = np.random.default_rng(0)
-    steps = []
+    rng, steps = np.random.default_rng(0), []
     for t in range(3):
-        splits = {
-            side: Split(
-                rng.integers(0, 256, (n, 8, 8, 3), np.uint8),
-                np.arange(n, dtype=np.int64) % 3,
-                np.array([f"{t}{side}{i}" for i in range(n)]),
-                np.arange(n, dtype=np.int64) + 1000 * t,
-            )
-            for side, n in (("train", 24), ("test", 12))
-        }
+        splits = {}
+        for side, n in (("train", 24), ("test", 12)):
+            x, k = rng.integers(0, 256, (n, 8, 8, 3), np.uint8), np.arange(n, dtype=np.int64)
+            splits[side] = Split(x, k % 3, np.array([f"{t}{side}{i}" for i in range(n)]), k + 1000 * t)
         steps.append(Step(t, f"year {t}", splits))
     return Stream("pictures & <more>", steps, ["a", "b", "c"])
 
@@ -382,10 +376,7 @@ def test_two_steps_are_enough_and_it_says_so(tmp_path: Path) -> None:
 
 def test_without_dates_ages_are_in_steps(tmp_path: Path) -> None:
     bare = drifting(steps=3)
-    steps = [
-        replace(step, splits={name: replace(split, time=None) for name, split in step.splits.items()})
-        for step in bare.steps
-    ]
+    steps = [replace(s, splits={k: replace(split, time=None) for k, split in s.splits.items()}) for s in bare.steps]
     evaluate(replace(bare, steps=steps), "clear-iid", ["nearest-mean", "majority"], out=tmp_path / "runs")
     page = write(results_of([tmp_path / "runs"]), tmp_path / "out").read_text()
     assert "What is missing: No dates: ages are in steps." in page
@@ -408,9 +399,8 @@ def test_one_class_in_a_step_is_no_trouble(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     steps = []
     for t in range(3):
-        labels = {
-            side: np.full(n, t % 2, np.int64) if t else np.arange(n) % 2 for side, n in (("train", 40), ("test", 20))
-        }
+        sizes = {"train": 40, "test": 20}
+        labels = {side: np.full(n, t % 2, np.int64) if t else np.arange(n) % 2 for side, n in sizes.items()}
         splits = {side: Split(rng.normal(0, 1, (len(y), 4)).astype(np.float32), y) for side, y in labels.items()}
         steps.append(Step(t, str(t), splits))
     evaluate(Stream("s", steps, ["a", "b"], sha256="s"), "clear-iid", ["nearest-mean", "majority"], out=tmp_path / "r")
@@ -458,10 +448,8 @@ def test_a_report_costs_the_same_for_each_further_run() -> None:
         for seed, learner in product(range(seeds), "abcd"):
             told = [answers for row in template.rows if (answers := row.answers) is not None]
             changed = [replace(one, predicted=np.where(rng.random(len(one)) < 0.8, one.label, 0)) for one in told]
-            tests = [
-                replace(row, n_correct=int(one.right.sum()), answers=one)
-                for row, one in zip(template.rows, changed, strict=True)
-            ]
+            pairs = zip(template.rows, changed, strict=True)
+            tests = [replace(row, n_correct=int(one.right.sum()), answers=one) for row, one in pairs]
             runs.append(Run({**template.about, "learner": learner, "seed": seed}, tests))
         with cProfile.Profile() as profile:
             report.document_of(runs, rows.key_of(template.about), stream, few=True)

@@ -79,18 +79,14 @@ class TestTables:
         lines = [json.dumps({"utterance": t, "intent": n, "split": "train" if i % 2 else "test"}) for i, (t, n) in
                  enumerate(rows(4))]  # fmt: skip
         (tmp_path / "all.jsonl").write_text("\n".join(lines))
-
         base = open_dataset(tmp_path / "all.jsonl")
-
         assert (len(base.train), len(base.test)) == (6, 6)
 
     def test_clinc_has_texts_out_of_scope_as_a_class(self, tmp_path: Path) -> None:
         pairs = {"train": [["a", "x"], ["b", "y"]], "test": [["c", "x"]], "val": [["d", "y"]],
                  "oos_train": [["e", "oos"]], "oos_test": [["f", "oos"]]}  # fmt: skip
         (tmp_path / "data_full.json").write_text(json.dumps(pairs))
-
         base = open_dataset(tmp_path / "data_full.json")
-
         assert base.classes == ["oos", "x", "y"]
         assert base.train.x.tolist() == ["a", "b", "e"]
         assert base.test.y.tolist() == [1, 0]
@@ -106,7 +102,6 @@ class TestTables:
     )
     def test_invalid_texts_are_refused(self, table: Path, row: str, told: str) -> None:
         (table / "train.csv").write_text(f"text,category\n{row}\n", encoding="utf-8")
-
         with pytest.raises(BadInput, match=told):
             open_dataset(table)
 
@@ -142,7 +137,6 @@ class TestNames:
         with pytest.raises(BadInput, match="has changed"):
             open_dataset("banking77", options)
         monkeypatch.setattr(intents, "SHA256", {})
-
         assert len(open_dataset("banking77", options).train) == 36
         (served / "train.csv").unlink()
         assert len(open_dataset("banking77", options).train) == 36
@@ -160,9 +154,7 @@ class TestNames:
             assert sha256_bytes(data) == intents.SHA256[f"{side}.csv"]
             (tmp_path / "banking77").mkdir(exist_ok=True)
             (tmp_path / "banking77" / f"{side}.csv").write_bytes(data)
-
         base = open_dataset("banking77", Options(data_dir=tmp_path))
-
         assert (len(base.train), len(base.test), len(base.classes)) == (10_003, 3_080, 77)
 
 
@@ -174,7 +166,6 @@ class Quiet(SimpleHTTPRequestHandler):
 class TestEncoders:
     def test_hashed_ngrams_find_similar_texts(self) -> None:
         a, b, c = Ngrams("512").texts(["my card is lost", "the card was lost", "mortgage"])
-
         assert a @ b > 0.3 > a @ c
         assert np.linalg.norm(a) == pytest.approx(1)
 
@@ -190,7 +181,6 @@ class TestEncoders:
 
     def test_a_stream_of_vectors_keeps_everything_else(self, texts: Stream) -> None:
         made = encode(texts, Ngrams("64"), "ngrams:64")
-
         assert made.x_shape == (64,)
         assert made.facts["encoder"] == "ngrams:64"
         assert (made.steps[0]["test"].ids == texts.steps[0]["test"].ids).all()
@@ -198,9 +188,7 @@ class TestEncoders:
             encode(made, Ngrams("64"), "again")
 
     @pytest.mark.parametrize("answer", ["silence", "refusal"])
-    def test_a_model_that_cannot_be_had_is_one_sentence_within_seconds(
-        self, answer: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_model_that_cannot_be_had_is_one_sentence_within_seconds(self, answer, monkeypatch):
         def ask(*_: Any, **__: Any) -> None:
             time.sleep(8 if answer == "silence" else 0)
             raise OSError("no way")
@@ -220,10 +208,8 @@ class TestEncoders:
         folder = tiny_bert(tmp_path / "bert", KNOWN)
         body = Transformer(str(folder), max_seq_length=16)
         SentenceTransformer(modules=[body, Pooling(32)], device="cpu").save(str(tmp_path / "sentence"))
-
         encoder = spec_of(f"sentence:{tmp_path / 'sentence'}", "cpu").load()
         one, two = encoder.texts(["my card", "a loan"])
-
         assert (encoder.width, one.shape) == (32, (32,))
         assert np.linalg.norm(one) == pytest.approx(1)
         assert not np.allclose(one, two)
@@ -241,7 +227,6 @@ class TestEncoders:
 
     def test_learners_of_vectors_say_that_texts_must_be_encoded(self, texts: Stream) -> None:
         found = evaluate(texts, "ocrr", ["substrate"], settings={"held_out": 1})
-
         assert "It learns from vectors; 'intent' holds texts" in found["skipped"][0]["because"]
 
 
@@ -258,7 +243,6 @@ class TestLora:
             learner = self.begun(folder, lr=0.05, epochs=25, dropout=0.0)
             learner.learn(train.x, train.y)
             answers.append(learner.predict(test.x))
-
         assert (answers[0] == answers[1]).all()
         assert (answers[0] == test.y).mean() > 0.8
 
@@ -270,7 +254,6 @@ class TestLora:
             lambda _, args, given: widths.append(given["input_ids"].shape[1]), with_kwargs=True
         )
         learner.learn(np.array(["1", "2 2", "3 3 3", "4 4 4 4"]), np.array([0, 1, 2, 0]))
-
         assert len(calls) == 1
         assert len(widths) == 6
         assert min(widths) < max(widths) == 6  # four words and two marks
@@ -279,10 +262,8 @@ class TestLora:
         learner = self.begun(tiny_bert(tmp_path / "bert", KNOWN))
         frozen = {n: p.clone() for n, p in learner.net.named_parameters() if not p.requires_grad}
         train = texts.steps[0]["train"]
-
         learner.learn(train.x[:8], train.y[:8])
         learner.correct(train.x[:1], train.y[:1])
-
         assert all(bool((dict(learner.net.named_parameters())[n] == p).all()) for n, p in frozen.items())
         # Rank 8 on two 32 × 32 projections, and 32 × 3 + 3 of the classifier, of four bytes.
         assert learner.stored_bytes() == 4 * (2 * 2 * 8 * 32 + 32 * 3 + 3)
@@ -309,9 +290,7 @@ class TestLora:
                 a, b = (low[f"bert.encoder.layer.0.attention.self.{name}.lora_{m}.default.weight"] for m in "AB")
                 getattr(attention, name).weight.add_(4 / 8 * b @ a)
             assert np.allclose(learner.scores(train.x[:5]), plain(**inputs).logits.numpy(), atol=1e-5)
-
         learner.correct(train.x[:5], train.y[:5])
-
         torch.nn.functional.cross_entropy(plain(**inputs).logits, torch.tensor(train.y[:5])).backward()
         for name in ("query", "value"):
             a, b = (f"bert.encoder.layer.0.attention.self.{name}.lora_{m}.default.weight" for m in "AB")
@@ -372,7 +351,6 @@ class TestLlm:
         with chat_server() as chat:
             learner = self.begun(chat)
             assert learner.predict(np.array(["my card is lost", "loan please"])).tolist() == [0, 1]
-
         asked = chat.bodies[0]["messages"][1]["content"]
         assert asked.startswith("Classes: card, loan, rate")
         assert asked.count("Class: ") == 6
@@ -404,7 +382,6 @@ class TestLlm:
             chat.moods += moods
             learner = self.begun(chat)
             assert learner.predict(np.array(["my card is lost"])).tolist() == [0]
-
         assert {k: v for k, v in learner.metadata()["requests"].items() if v} == counted
 
     def test_threads_lose_no_count_and_checkpoints_no_memory(self) -> None:
@@ -418,7 +395,6 @@ class TestLlm:
         monkeypatch.setenv("MY_KEY", "secret")
         with chat_server() as chat:
             self.begun(chat, key_env="MY_KEY").predict(np.array(["card"]))
-
         assert chat.keys == ["Bearer secret"]
 
     def test_a_wrong_key_ends_the_run(self) -> None:
@@ -441,7 +417,6 @@ class TestLlm:
         with chat_server() as chat:
             name = f"llm(endpoint={chat.url},model=small,workers=1)"
             evaluate(texts, "ocrr", [name], settings={"held_out": 1, "every": 6})
-
         prompts = [body["messages"][1]["content"] for body in chat.bodies]
         named = [set(prompt.partition("\n")[0].removeprefix("Classes: ").split(", ")) for prompt in prompts]
         (held_out,) = set(texts.classes) - named[0]
@@ -453,5 +428,4 @@ class TestLlm:
 
     def test_without_an_endpoint_it_is_skipped(self, texts: Stream) -> None:
         found = evaluate(texts, "ocrr", ["llm"], settings={"held_out": 1})
-
         assert "Expected a URL such as" in found["skipped"][0]["because"]

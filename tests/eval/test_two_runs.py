@@ -235,7 +235,6 @@ DOCUMENTS = [document("a", "x", one=0.9, two=0.8, three=0.7), document("a", "y",
 
 def test_the_table_has_the_best_of_each_column_and_dashes_for_what_is_missing() -> None:
     page = overview(DOCUMENTS)
-
     assert page.count("class='best'") == 1 + 2 + 1
     assert page.count("<td>–</td>") == 2  # four, in two columns
     assert overview(DOCUMENTS[:1]) == ""
@@ -246,7 +245,6 @@ def test_the_best_follows_the_direction_of_the_primary_score(monkeypatch: pytest
     for one in fewer:
         one["results"] = [{**r, "scores": {"corrections_to_50": r["scores"]["first"]}} for r in one["results"]]
     monkeypatch.setattr(Ocrr, "primary", "corrections_to_50")
-
     assert re.findall(r"scope='row'>(\w+)</th><td class='best'>", overview(fewer)) == ["three"]
 
 
@@ -260,7 +258,6 @@ def test_all_protocols_on_several_streams_say_what_cannot_be(tmp_path: Path) -> 
         "--out", str(tmp_path / "runs"),
     ]  # fmt: skip
     documents = answer(*command)
-
     assert len(documents) == 2 * 5
     because = [d["skipped"][0]["because"] for d in documents if not d["results"]]
     assert len(because) == 2

@@ -62,6 +62,8 @@ def tree(folder: Path) -> dict[str, str]:
 
 def _photos(folder: Path) -> None:
     """A run file for photos that are outside the folder, because their paths are in its tables."""
+    from support.helpers import photo_config
+
     from driftline.curate.core.seeding import rng_for
     from driftline.pipelines.demo.draw import photo
 
@@ -71,33 +73,14 @@ def _photos(folder: Path) -> None:
             (photos / thing).mkdir(parents=True)
             for i in range(4):
                 photo([thing], 0.2, rng_for(i, thing)).save(photos / thing / f"201{i % 2}-05-0{i + 1}.jpg")
-    (folder / "driftline.yaml").write_text(RUN_FILE.format(photos=photos))
-
-
-RUN_FILE = """
-collection: {{source: folder, path: {photos}, label: parent, dates: [path]}}
-filter: {{upload_after_capture: false}}
-buckets: {{kind: calendar, unlabelled: []}}
-embed: {{model: driftline-photo-world}}
-retrieve:
-  per_class: 4
-  depth: 4
-  background_share: 0
-  short: fewer
-  concepts: [{{name: car, prompts: [a car]}}, {{name: bus, prompts: [a bus]}}]
-validation: {{method: catalogue}}
-release: {{per_class: 2, splits: 1, short: fewer, own: true}}
-"""
+    source = f"{{source: folder, path: {photos}, label: parent, dates: [path]}}"
+    (folder / "driftline.yaml").write_text(photo_config("  per_class: 4", collection=source))
 
 
 def _run(folder: Path, until: str | None = None, start: str | None = None) -> None:
-    from driftline.curate.core.run_log import RunLog
-    from driftline.pipelines.config.loader import load
     from driftline.pipelines.run.runner import run
-    from driftline.pipelines.stages.base import Context
 
-    log = RunLog(folder / "log.jsonl", quiet=True)
-    run(Context(folder, load(folder / "driftline.yaml"), log), start, until)
+    run(living.context(folder), start, until)
 
 
 def _stream(folder: Path) -> None:

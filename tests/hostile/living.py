@@ -5,36 +5,20 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from support.living import linked_copy
+from support.helpers import photo_config
+from support.living import context, linked_copy
 
-from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.store.database import open_store, remove, unneeded
-from driftline.pipelines.config.loader import load
 from driftline.pipelines.demo.draw import photo
 from driftline.pipelines.run import living
 from driftline.pipelines.run.runner import run
-from driftline.pipelines.stages.base import Context
 
-RUN_FILE = """
-collection: {source: delimited, path: table.csv, columns: {url: url, uploaded: uploaded, label: label}}
-filter: {upload_after_capture: false}
-fetch: {shard_size: 4, retries: 0, backoff: 0}
-buckets: {kind: calendar, unlabelled: []}
-embed: {model: driftline-photo-world}
-retrieve:
-  per_class: 4
-  depth: 4
-  background_share: 0
-  short: fewer
-  concepts: [{name: car, prompts: [a car]}, {name: bus, prompts: [a bus]}]
-validation: {method: catalogue}
-release: {per_class: 2, splits: 1, short: fewer, own: true}
-"""
+SOURCE = "{source: delimited, path: table.csv, columns: {url: url, uploaded: uploaded, label: label}}"
+RUN_FILE = photo_config("  per_class: 4", collection=SOURCE) + "fetch: {shard_size: 4, retries: 0, backoff: 0}\n"
 
 
 def served(place: Path) -> list[str]:
@@ -76,12 +60,6 @@ def prepare(job: str, folder: Path) -> None:
             run(context(base), until="embed")
     folder.rmdir()
     linked_copy(base, folder)
-
-
-def context(folder: Path, sets: Sequence[str] = ()) -> Context:
-    """The run in a folder, with --set."""
-    config = load(folder / "driftline.yaml", sets)
-    return Context(folder, config, RunLog(folder / "log.jsonl", quiet=True), changes=tuple(sets))
 
 
 def grow(folder: Path) -> None:

@@ -97,7 +97,6 @@ def _halved(side: Samples) -> Samples:
 
 def test_a_probe_then_fine_tuning_is_among_the_best_after_a_label_flip(scores: Scores) -> None:
     of = scores["R:C:L"]
-
     assert of["lp-ft"] >= max(of.values()) - NEAR
 
 
@@ -108,7 +107,6 @@ def test_all_steps_together_collapse_after_a_label_flip(scores: Scores) -> None:
 
 def test_after_red_tints_history_is_nearly_as_good_as_the_oracle(scores: Scores) -> None:
     of = scores["T:T:T"]
-
     assert max(of["ft"], of["lp-ft"]) >= of["oracle"] - NEAR - CHANCE
     assert max(of["ft"], of["lp-ft"]) > of["baseline"] + NEAR
 

@@ -1,4 +1,4 @@
-"""The browse page: every photo with its fate, counts that add up, a server that stays local."""
+"""The browse page: every photo with its fate, counts that are of the same photos, a server that stays local."""
 
 import io
 import json
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pytest
 from PIL import Image
@@ -16,8 +17,9 @@ from starlette.testclient import TestClient
 from support.pages import Served, chromium_browser, served, violations
 
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
+from driftline.curate.core.seeding import rng_for
 from driftline.curate.release import Release
-from driftline.pipelines.browse.collection import Asked, Collection, Selections, Source
+from driftline.pipelines.browse.collection import VALUES, Asked, Collection, Selections, Source
 from driftline.pipelines.browse.server import application
 from driftline.pipelines.run.run_folder import open_collection
 from driftline.pipelines.web.rendering import labels, small
@@ -239,3 +241,76 @@ def test_json_of_hostile_names_is_json() -> None:
         assert answer.headers["content-type"] == "application/json"
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert {tile[2] for tile in json.loads(answer.text)["photos"]} == {HOSTILE}
+
+
+N = 400  # photos of a made table
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[dict[str, Any]]:
+    """Photos of 20 classes, class k with 1 + 2 k photos or none; half of them have a decision."""
+    rng = rng_for(0, "rows")
+    classes = [f"c{k:02d}" for k in range(20) for _ in range(1 + 2 * k)]
+    drawn = [None] * (N - len(classes)) + classes
+    return [
+        {"id": f"p{i}", "uploaded": 1_200_000_000 + 86_400 * i, "class": name, "bucket": f"b{int(rng.integers(3))}",
+         "decision": ["kept", None][int(rng.integers(2))]}
+        for i, name in enumerate(rng_for(1, "order").permutation(np.array(drawn, object)).tolist())
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def page(rows: list[dict[str, Any]]) -> Selections:
+    database = duckdb.connect()
+    kinds = {"uploaded": pa.int64()}
+    table = {name: pa.array([row[name] for row in rows], kinds.get(name, pa.string())) for name in rows[0]}
+    database.register("photos_of", pa.table(table | {"place_in_order": list(range(N))}))
+    source = Source("made", "run", ["b0", "b1", "b2", "b3"], lambda row: None)
+    return Selections(Collection(source, database, "SELECT * FROM photos_of"))
+
+
+ASKED = {
+    "nothing": Asked(),
+    "rare classes": Asked({"class": ("c00", "c03", "c19")}),
+    "a decision in a time": Asked({"decision": ("kept",), "bucket": ("b1",)}, since=1_205_000_000),
+    "no decision": Asked({"decision": ("",)}),
+    "none of these": Asked({"class": ("c01", "zebra"), "bucket": ("b3",)}),
+}
+
+
+class TestAllNumbersAreOfOneSet:
+    @pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
+    def test_total_facets_and_timeline(self, page: Selections, rows: list[dict[str, Any]], asked: Asked) -> None:
+        def holds(i: int, without: str = "") -> bool:
+            row = rows[i]
+            chosen = all(
+                any(value in values_of(row, name) for value in wanted)
+                for name, wanted in asked.facets.items()
+                if name != without
+            )
+            late = asked.since is None or without == "time" or row["uploaded"] >= asked.since
+            return chosen and late
+
+        shown = page.overview(asked)
+        expected = [i for i in range(N) if holds(i)]
+        assert shown["total"] == len(expected)
+        assert sorted(page.ordered(asked).tolist()) == expected
+        for name, counts in shown["facets"].items():
+            of = [value for i in range(N) if holds(i, name) for value in values_of(rows[i], name)]
+            assert len(counts["values"]) >= min(len(set(of)), VALUES), name
+            assert counts["values"] == [[value, of.count(value)] for value, _ in counts["values"]]
+            assert set(asked.facets.get(name, ())) <= {value for value, _ in counts["values"]}
+            assert counts["more"] == (name != "bucket" and len(set(of)) > VALUES)
+        assert sum(shown["timeline"]) == sum(holds(i, "time") for i in range(N))
+
+    def test_a_chosen_value_beyond_the_largest_has_its_count_also_among_more_values(self, page: Selections) -> None:
+        asked = Asked({"class": ("c00",)})
+        assert ["c00", 1] in page.counts(asked, "class")["values"]
+        assert ["c00", 1] in page.counts(asked, "class", most=3)["values"]
+        assert len(page.counts(asked, "class", most=3)["values"]) == 4
+
+
+def values_of(row: dict[str, Any], name: str) -> list[str]:
+    """A photo's values of a facet; "" for none."""
+    value = row[name]
+    return ["" if value is None else value]

@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 from support.console import driftline
 from support.helpers import album, photo_config
+from support.living import context
 
 import driftline as dl
 from driftline.curate.core.atomic_io import csv_text
@@ -26,12 +27,10 @@ from driftline.curate.validation.answers.answers import KEY, worker_key
 from driftline.eval.leaderboard.submission import pack
 from driftline.eval.run import evaluate
 from driftline.pipelines.actions.common import OUTPUT, show
-from driftline.pipelines.config.loader import load
 from driftline.pipelines.demo.draw import photo
 from driftline.pipelines.forecast import forecast
 from driftline.pipelines.run.leaving import withdraw_photos
 from driftline.pipelines.run.runner import plan, run
-from driftline.pipelines.stages.base import Context
 from driftline.pipelines.stages.photos import trace
 from driftline.stream_builder.builders.release import from_release
 from driftline.stream_builder.stream import Stream
@@ -40,7 +39,7 @@ PERSON = "ZoeCanary"
 
 
 def publish(root: Path, *changes: str) -> Release:
-    run(Context(root, load(root / "driftline.yaml", changes), RunLog(quiet=True), changes=changes))
+    run(context(root, *changes))
     return Release.open(root)
 
 
@@ -175,16 +174,15 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "photos.csv").write_text(csv_text(list(rows[0]), [list(row.values()) for row in rows]))
     columns = ", ".join(f"{name}: {name}" for name in rows[0])
     source = f"{{source: delimited, path: photos.csv, root: ., columns: {{{columns}}}}}"
-    text = photo_config("  per_class: 8").replace(", own: true", "")
-    text = text.replace("{source: folder, path: photos, label: parent, dates: [path]}", source)
-    (root / "driftline.yaml").write_text(text.replace("cars and buses", ""))
+    text = photo_config("  per_class: 8", collection=source).replace(", own: true", "")
+    (root / "driftline.yaml").write_text(text)
     return root
 
 
 def test_a_release_by_default_settings_holds_what_attribution_needs_and_no_canary(mixed: Path, tmp_path: Path) -> None:
     planted = everything(mixed / "CanaryFolder", mixed) + str(mixed)
     assert [name for name in PLANTED if name not in planted] == []
-    here = Context(mixed, load(mixed / "driftline.yaml"), RunLog(quiet=True))
+    here = context(mixed)
     needs = forecast(here, plan(here))
     assert needs["without_licence"] == {"photos": 16, "of": 32}
     release = publish(mixed, "release.per_class=3")

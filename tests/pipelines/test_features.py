@@ -6,18 +6,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.helpers import photo_config
+from support.living import context
 
 from driftline.curate.core.atomic_io import read_json, write_json, write_text
 from driftline.curate.core.errors import BadInput
-from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.embedding import features
 from driftline.curate.release import Release
-from driftline.pipelines.config.loader import load
 from driftline.pipelines.demo.draw import photo
 from driftline.pipelines.reporting.audit import audit
 from driftline.pipelines.run.runner import run
-from driftline.pipelines.stages.base import Context
 from driftline.pipelines.stages.state import folder_of
 
 CONFIG = photo_config("  per_class: 8")
@@ -36,14 +34,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 (out / "photos" / thing).mkdir(parents=True, exist_ok=True)
                 picture.save(out / "photos" / thing / f"{year}-05-0{i + 1}.jpg", quality=70 if year == 2011 else 95)
     write_text(out / "driftline.yaml", CONFIG)
-    run(Context(out, load(out / "driftline.yaml"), RunLog(quiet=True)))
+    run(context(out))
     return out
 
 
 def again(folder: Path, tmp_path: Path, *changes: str) -> Release:
     """The same run with other settings of its last stage."""
     shutil.copytree(folder, tmp_path / "run")
-    run(Context(tmp_path / "run", load(tmp_path / "run" / "driftline.yaml", changes), RunLog(quiet=True)))
+    run(context(tmp_path / "run", *changes))
     return Release.open(tmp_path / "run")
 
 
@@ -84,7 +82,7 @@ def test_backbone_features_are_shipped_with_the_release_and_computed_once(folder
     computed: list[int] = []
     monkeypatch.setattr(features, "features", lambda images, *rest: computed.append(len(images)))
     changes = [f"release.features=[{entry}]", "release.per_class=2"]
-    run(Context(tmp_path / "run", load(tmp_path / "run" / "driftline.yaml", changes), RunLog(quiet=True)))
+    run(context(tmp_path / "run", *changes))
     fewer = Release.open(tmp_path / "run")
     assert computed == []
     row_of = {id_: row for row, id_ in enumerate(release.table["id"].to_pylist())}

@@ -7,9 +7,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from support.annotated import PEOPLE, annotated_copy, answer, context_of
+from support.annotated import PEOPLE, annotated_copy, answer
 from support.console import driftline
 from support.helpers import album, photo_config
+from support.living import context as context_of
 from support.small_runs import made
 
 import driftline as dl
@@ -228,10 +229,8 @@ def test_labels_that_judges_gave_stay_too(tmp_path: Path) -> None:
     root = tmp_path / "run"
     album(root / "photos", 6)
     judges = "judges: [{name: m, kind: clip, margin: 0.0}], skip_people: agreed, audit_share: 0.3"
-    text = photo_config("  per_class: 5").replace(
-        "{method: catalogue}", f"{{method: crowd, workers: 2, agree: 2, {judges}}}"
-    )
-    (root / "driftline.yaml").write_text(text)
+    crowd = f"{{method: crowd, workers: 2, agree: 2, {judges}}}"
+    (root / "driftline.yaml").write_text(photo_config("  per_class: 5", validation=crowd))
     run(context_of(root))
     assert 0 < answer(root) < 25
     while any("because" in entry for entry in run(context_of(root))):

@@ -5,9 +5,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from support.annotated import context_of
 from support.console import driftline
 from support.helpers import album, photo_config
+from support.living import context as context_of
 from support.pages import chromium_browser, served
 
 from driftline.curate.core.atomic_io import read_json
@@ -45,12 +45,8 @@ def test_24_images_in_7_seconds_and_every_later_command(tmp_path: Path) -> None:
         kinds = base.execute("SELECT DISTINCT typeof(seconds) FROM answers").fetchall()
         (seconds,) = base.execute("SELECT SUM(seconds) FROM answers").fetchone()
     assert (kinds, seconds >= 7 * len(sizes)) == ([("integer",)], True)
-    words = (
-        ("run",),
-        ("status", "--json"),
-        ("batch", "--format", "turkle", "--out", root / "b"),
-    )
-    for command, *options in words:
+    batch = ("batch", "--format", "turkle", "--out", root / "b")
+    for command, *options in (("run",), ("status", "--json"), batch):
         done = driftline(command, str(root), *map(str, options))
         assert done.returncode == 0, done.stderr
     with closing(answer_store_of(context_of(root))) as store:

@@ -11,27 +11,22 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from PIL import ExifTags, Image
+from support.living import context
 
 from driftline.curate.core.atomic_io import write_parquet
 from driftline.curate.core.registry import Entry
-from driftline.curate.core.run_log import RunLog
 from driftline.curate.images.changes import kinds_of
 from driftline.curate.metadata.clocks import reset_clocks
 from driftline.curate.release import Release
-from driftline.pipelines.config.loader import load
 from driftline.pipelines.demo.draw import CONCEPTS
 from driftline.pipelines.demo.world import RESET_DAY
 from driftline.pipelines.run.runner import plan, run, status
 from driftline.pipelines.stages import STAGES
-from driftline.pipelines.stages.base import Context, Counts
+from driftline.pipelines.stages.base import Counts
 from driftline.pipelines.stages.photos import trace
 from driftline.pipelines.stages.state import folder_of
 
 pytestmark = pytest.mark.proof("journey")
-
-
-def context(root: Path) -> Context:
-    return Context(root, load(root / "driftline.yaml"), RunLog(quiet=True))
 
 
 def test_the_dirt_of_the_world_ends_under_its_own_name(journey: Path) -> None:
@@ -115,7 +110,7 @@ def test_a_second_run_does_nothing(journey: Path) -> None:
 
 
 def test_a_changed_setting_makes_its_stage_and_all_after_it_stale(journey: Path) -> None:
-    changed = Context(journey, load(journey / "driftline.yaml", ["retrieve.depth=77"]), RunLog(quiet=True))
+    changed = context(journey, "retrieve.depth=77")
     states = [e["state"] for e in status(changed)]
     assert states == ["done"] * 5 + ["stale"] * 4
     actions = [p.action for p in plan(changed)]

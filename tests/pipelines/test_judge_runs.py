@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from support.annotated import answer, context_of
+from support.annotated import answer
 from support.helpers import album, photo_config
+from support.living import context as context_of
 from support.vision_server import vision_server
 
 from driftline.curate.core.atomic_io import read_json

@@ -17,6 +17,7 @@ import pytest
 from support.console import python
 from support.faults import picture
 from support.helpers import album, photo_config
+from support.living import context
 from support.stand_ins import Answer, Query, StandIn, serve
 
 import driftline as dl
@@ -25,19 +26,12 @@ from driftline.curate.core.errors import BadConfig, DriftlineError, MissingFile,
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.fetch.run import fetch_shard
 from driftline.pipelines.actions.common import context_of_last
-from driftline.pipelines.config.loader import load
 from driftline.pipelines.run.living import heal
 from driftline.pipelines.run.runner import plan, run, status
-from driftline.pipelines.stages.base import Context
 from driftline.pipelines.stages.embed import Embed
 from driftline.pipelines.stages.state import StageState, beside, folder_of, kept_changes, settle
 
 ALL_DONE = ["done"] * 9
-
-
-def context(root: Path, *changes: str) -> Context:
-    config = load(root / "driftline.yaml", changes)
-    return Context(root, config, RunLog(root / "log.jsonl", quiet=True), changes=changes)
 
 
 def tree(folder: Path) -> dict[str, str]:
@@ -76,23 +70,12 @@ def finished(built: Path, tmp_path: Path) -> Path:
 
 
 class TestTypos:
-    @pytest.mark.parametrize(
-        "change",
-        [
-            "embed.model=ViT-B-33",
-            "embed.weights=missing.pt",
-            "filter.where=selec",
-            "filter.withdrawn=missing.csv",
-            "buckets.kind=cuts",
-            "buckets.kind=equal",  # 11 buckets, and buckets.unlabelled names the twelfth
-            "collection.path=nowhere",
-            "embed.from=nowhere",
-            "validation.gold=missing.csv",
-            "release.judgement=missing.md",
-            "release.previous=nowhere",
-            "release.withdrawn=missing.csv",
-        ],
-    )
+    @pytest.mark.parametrize("change", [  # 11 equal buckets, and buckets.unlabelled names the twelfth
+        "embed.model=ViT-B-33", "embed.weights=missing.pt", "embed.from=nowhere", "filter.where=selec",
+        "filter.withdrawn=missing.csv", "buckets.kind=cuts", "buckets.kind=equal", "collection.path=nowhere",
+        "validation.gold=missing.csv", "release.judgement=missing.md", "release.previous=nowhere",
+        "release.withdrawn=missing.csv",
+    ])  # fmt: skip
     def test_a_setting_that_cannot_work_leaves_every_byte(self, change: str, finished: Path) -> None:
         changes = [change]
         if change.startswith("embed.weights"):
@@ -279,10 +262,8 @@ def web(shop: Shop, tmp_path: Path) -> Path:
     root.mkdir()
     lines = [f"{shop.address}/{i},20{10 + i % 3}-05-01" for i in range(40)]
     (root / "photos.csv").write_text("url,day\n" + "\n".join(lines) + "\n")
-    text = photo_config("  per_class: 6").replace(
-        "{source: folder, path: photos, label: parent, dates: [path]}",
-        "{source: delimited, path: photos.csv, columns: {url: url, uploaded: day}}",
-    )
+    source = "{source: delimited, path: photos.csv, columns: {url: url, uploaded: day}}"
+    text = photo_config("  per_class: 6", collection=source)
     (root / "driftline.yaml").write_text(text + "fetch: {shard_size: 10, retries: 0, backoff: 0, threads: 2}\n")
     return root
 

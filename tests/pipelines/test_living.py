@@ -373,22 +373,6 @@ class TestLocalAnswers:
 # ---- a run of two shards and two workers, where something is taken away
 
 
-CONFIG = """
-collection: {source: folder, path: photos, label: parent, dates: [path]}
-filter: {upload_after_capture: false}
-buckets: {kind: calendar, unlabelled: []}
-embed: {model: driftline-photo-world}
-retrieve:
-  per_class: 20
-  depth: 40
-  background_share: 0
-  short: fewer
-  concepts: [{name: car, prompts: [a car]}, {name: bus, prompts: [a bus]}]
-validation: {method: catalogue}
-release: {per_class: 10, splits: 1, short: fewer, own: true}
-"""
-
-
 def add(folder: Path, thing: str, numbers: range) -> None:
     """Photos of 32 × 32 pixels that differ, half of them of another year."""
     (folder / thing).mkdir(parents=True, exist_ok=True)
@@ -410,7 +394,7 @@ def test_photos_leave_and_come_where_a_run_has_two_shards_and_two_workers(tmp_pa
     root = tmp_path / "run"
     for thing in ("car", "bus"):
         add(root / "photos", thing, range(884))
-    (root / "driftline.yaml").write_text(CONFIG)
+    (root / "driftline.yaml").write_text(photo_config("  per_class: 20"))
     run = ("run", "--yes", "--workers", "2")
     assert kept(root, *run)["embed"] == 1768
     assert driftline("withdraw", str(root), "photos/car/2011-05-01-0.png").returncode == 0

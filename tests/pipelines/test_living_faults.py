@@ -4,9 +4,7 @@ import hashlib
 import json
 import multiprocessing
 import os
-import random
 import shutil
-import subprocess
 import time
 from pathlib import Path
 
@@ -15,23 +13,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from support.console import driftline, inside, start, start_python
+from support.console import driftline, inside
 from support.helpers import album, photo_config
-from support.living import Town, context, counted, linked_copy, tree
+from support.living import Town, context, counted, grow_killed, linked_copy, tree
 
 from driftline.curate.bucketing.assign import assign, assign_frozen, freeze
 from driftline.curate.bucketing.settings import BucketSettings
-from driftline.curate.core.errors import BadInput, DriftlineError
+from driftline.curate.core.errors import BadInput
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.images.near_duplicates import near_stored
-from driftline.curate.store.database import Store, open_store
+from driftline.curate.store.database import open_store
 from driftline.curate.store.photos import Outcome, history, images_of, keep_misses
-from driftline.pipelines.run.living import grow, heal
+from driftline.pipelines.run.living import grow
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.stages import STAGES
 
 LOOSE = "\nfilter: {upload_after_capture: false}\n"
-KILLS = int(os.environ.get("DRIFTLINE_KILLS", "6"))
 
 
 @pytest.fixture(scope="module")
@@ -52,60 +49,6 @@ def started_once(town: Town, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def started(started_once: Path, tmp_path: Path) -> Path:
     """A copy of it, with its hard links."""
     return linked_copy(started_once, tmp_path / "run")
-
-
-def count(root: Path, table: str) -> int:
-    with open_store(root / "store") as store:
-        return int(store.base.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0])
-
-
-@pytest.mark.proof("kills")
-def test_kills_at_any_moment_lose_nothing_and_do_nothing_twice(started: Path, town: Town, tmp_path: Path) -> None:
-    """DRIFTLINE_KILLS=300 for a long run."""
-    draw = random.Random(0)
-    calm = tmp_path / "calm"
-    subprocess.run(["cp", "-a", str(started), str(calm)], check=True)
-    for root in (started, calm):
-        town.write(root, 70)
-    with counted(town):
-        grow(context(calm), until="embed")
-        for i in range(KILLS):
-            words = (["grow", started, "--until", "embed"], ["heal", started], ["heal", started, "--gc", "--yes"])[
-                i % 3
-            ]
-            process = start(*words)
-            time.sleep(draw.uniform(0.05, 0.8))
-            process.kill()
-            process.wait()
-        grow(context(started), until="embed")
-        heal(context(started), ["timeout"])
-    assert tree(started) == tree(calm)
-    assert driftline("verify", str(started / "store")).returncode == 0
-    assert count(started, "images") == count(calm, "images")
-
-
-@pytest.mark.proof("kills")
-def test_a_full_disk_while_the_store_grows_keeps_what_was_done(started, town, monkeypatch):
-    town.write(started, 70)
-    link = Store.link
-
-    def full(self: Store, path: Path, sha256: str | None = None) -> str:
-        if path.name == "00002.tar":
-            raise OSError(28, "No space left on device")
-        return link(self, path, sha256)
-
-    monkeypatch.setattr(Store, "link", full)
-    with counted(town) as counts:
-        with pytest.raises(DriftlineError, match="disk is full"):
-            grow(context(started), until="embed")
-        monkeypatch.undo()
-        before = counts.copy()
-    with counted(town) as counts:
-        rows = grow(context(started), until="embed")["rows"]
-        assert rows["now"] > rows["before"]
-    assert set(before) - {"images"}
-    fetched = pq.read_table(started / "stages" / "03_fetch" / "index.parquet", columns=["row"])
-    assert len(fetched) == len(set(fetched["row"].to_pylist()))
 
 
 @pytest.mark.proof("processes")
@@ -218,14 +161,6 @@ def test_near_copies_of_stored_hashes_are_those_of_all_pairs() -> None:
         assert near_stored(new, stored, bits).tolist() == all_pairs.any(1).tolist()
 
 
-KILLED = (  # after the work of a stage, before its done mark
-    "import os, sys; from driftline.pipelines.stages import STAGES; from driftline.pipelines.cli import main\n"
-    "kind = STAGES[sys.argv[2]]; work = kind.run\n"
-    "kind.run = lambda *given: (work(*given), os._exit(9))\n"
-    "sys.argv = ['driftline', 'grow', sys.argv[1]]; main()"
-)
-
-
 class TestAttempts:
     """A grow that fails or is killed: cars of 2013, no bus, then more of 2014."""
 
@@ -292,7 +227,7 @@ class TestAttempts:
     def test_a_killed_one_ends_in_the_bytes_of_an_undisturbed_one(self, finished, tmp_path, stage):
         calm, before = self.calm(finished, tmp_path, 2013), self.lasting(finished)
         self.arrive(finished, 2013)
-        assert start_python(KILLED, finished, stage).wait() == 9
+        grow_killed(finished, stage)
         assert self.lasting(finished) == before
         rows = grow(context(finished))["rows"]
         assert rows["now"] - rows["before"] == 3

@@ -143,18 +143,11 @@ def test_another_stream_is_not_replaced(tmp_path: Path) -> None:
     assert files(tmp_path) == before
 
 
-def test_the_same_stream_may_be_made_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damaged", ["step_00000/train_y.npy", "stream.json"])
+def test_the_same_stream_is_made_again_also_where_it_is_damaged(damaged: str, tmp_path: Path) -> None:
     stream(0).save(tmp_path / "s")
     before = files(tmp_path)
-    (tmp_path / "s" / "step_00000" / "train_y.npy").write_bytes(b"damaged")
-    stream(0).save(tmp_path / "s")
-    assert files(tmp_path) == before
-
-
-def test_a_damaged_stream_is_made_again(tmp_path: Path) -> None:
-    stream(0).save(tmp_path / "s")
-    before = files(tmp_path)
-    (tmp_path / "s" / "stream.json").write_text('{"format": 1')
+    (tmp_path / "s" / damaged).write_text('{"format": 1')
     stream(0).save(tmp_path / "s")
     assert files(tmp_path) == before
 
@@ -199,9 +192,8 @@ def test_a_report_replaces_reports_only(tmp_path: Path, name: str) -> None:
     rows = evaluate(drifting(steps=2, n=40), "clear-iid", ["majority"], seeds=[0])
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / name).write_text("my own work")
-    with pytest.raises(
-        BadConfig, match=f"has a file {name}, but no report.js: it is not of this command. Set another --out"
-    ):
+    sentence = f"has a file {name}, but no report.js: it is not of this command. Set another --out"
+    with pytest.raises(BadConfig, match=sentence):
         report(rows, tmp_path / "mine")
     assert files(tmp_path / "mine") == {name: b"my own work"}
     report(rows, tmp_path / "report")

@@ -12,22 +12,14 @@ import pytest
 from PIL import Image
 from support.console import driftline
 from support.helpers import album, photo_config, yfcc_line
+from support.living import context
 
-from driftline.curate.core.executor import Executor
-from driftline.curate.core.run_log import RunLog
 from driftline.curate.validation.settings import PRICES
 from driftline.pipelines.commands.build import plan_text as text
-from driftline.pipelines.config.loader import load
 from driftline.pipelines.forecast import forecast
 from driftline.pipelines.run.runner import plan, run
-from driftline.pipelines.stages.base import Context
 from driftline.pipelines.stages.photos import dropped, trace
 from driftline.pipelines.stages.state import folder_of
-
-
-def context(root: Path, *changes: str) -> Context:
-    config = load(root / "driftline.yaml", changes)
-    return Context(root, config, RunLog(None, quiet=True), Executor(workers=1), changes)
 
 
 def found(root: Path, *changes: str) -> dict[str, Any]:
@@ -156,9 +148,9 @@ def table_of(root: Path, *urls: str) -> Path:
     rows = [f"{url}/{i},20{10 + i % 3}-05-01" for url in urls for i in range(9)]
     (root / "photos.csv").write_text("url,day\n" + "\n".join(rows) + "\n")
     source = "{source: delimited, path: photos.csv, columns: {url: url, uploaded: day}}"
-    old = "{source: folder, path: photos, label: parent, dates: [path]}"
-    config = photo_config("  per_class: 6").replace(old, source).replace("method: catalogue", "method: crowd")
-    (root / "driftline.yaml").write_text(config)
+    (root / "driftline.yaml").write_text(
+        photo_config("  per_class: 6", collection=source, validation="{method: crowd}")
+    )
     return root
 
 
@@ -188,15 +180,10 @@ def test_photos_behind_addresses_count_as_typical_ones(tmp_path: Path) -> None:
 def test_rows_of_a_large_table_are_estimated(packed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("driftline.pipelines.forecast.MOST", 1_000)
     lines = "".join(yfcc_line(i, url=f"http://127.0.0.1:9/{i * 7919 % 104729}.jpg") + "\n" for i in range(30_000))
-    data = lines.encode()
+    data, name = lines.encode(), "rows.bz2" if packed else "rows.tsv"
     (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "rows.bz2").write_bytes(bz2.compress(data) if packed else data)
-    config = photo_config("  per_class: 6").replace(
-        "{source: folder, path: photos, label: parent, dates: [path]}", "{source: yfcc, path: rows.bz2}"
-    )
-    if not packed:
-        (tmp_path / "run" / "rows.bz2").rename(tmp_path / "run" / "rows.tsv")
-        config = config.replace("rows.bz2", "rows.tsv")
+    (tmp_path / "run" / name).write_bytes(bz2.compress(data) if packed else data)
+    config = photo_config("  per_class: 6", collection=f"{{source: yfcc, path: {name}}}")
     (tmp_path / "run" / "driftline.yaml").write_text(config)
     photos = found(tmp_path / "run")["photos"]
     assert photos["known_by"].startswith("about ")
@@ -257,9 +244,8 @@ def test_people_read_the_same(own: Path) -> None:
         assert said in lines
     assert "pay: $8.00 an hour; fee: 33.3 % for universities and charities, 42.8 % for companies; prolific.com" in lines
     below = context(own, "validation.method=crowd", "validation.reward_usd=0.01")
-    assert "pay: $4.00 an hour, less than the $8.00 that it requires; fee: 33.3 %" in text(
-        plans, forecast(below, plans)
-    )
+    said = text(plans, forecast(below, plans))
+    assert "pay: $4.00 an hour, less than the $8.00 that it requires; fee: 33.3 %" in said
 
 
 def test_every_platform_has_a_fee_with_the_date_on_which_it_was_read(own: Path) -> None:

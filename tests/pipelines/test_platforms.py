@@ -95,15 +95,6 @@ def test_a_batch_goes_through_a_real_turkle_into_a_release(small: Context, tmp_p
 
 
 class TestFiles:
-    def test_no_file_shows_the_expected_class(self, small: Context, tmp_path: Path) -> None:
-        write_batches(small, ["mturk", "turkle", "prolific"], tmp_path, None)
-        with (tmp_path / "mturk" / "batch.csv").open(newline="") as file:
-            rows = list(csv.DictReader(file))
-        assert set(rows[0]) == {"batch", "item", "image_url"}
-        concepts = set(open_batch(small).facts["concepts"])
-        assert not any(concept in row["image_url"] for row in rows for concept in concepts)
-        assert (tmp_path / "mturk" / "template.html").read_text().count("${") == 1
-
     def test_mturk_says_that_the_service_is_closed(self, small: Context, tmp_path: Path) -> None:
         printed = inside("batch", small.root, "--format", "mturk,turkle", "--out", tmp_path / "out").stdout
         assert "Amazon Mechanical Turk closed on 30 September 2026" in printed

@@ -5,18 +5,16 @@ from pathlib import Path
 
 import pytest
 from support.helpers import photo_config
+from support.living import context
 from typer.testing import CliRunner
 
 from driftline.curate.core.atomic_io import read_json, write_text
 from driftline.curate.core.errors import DriftlineError
-from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.release import Release
 from driftline.pipelines.cli import app
-from driftline.pipelines.config.loader import load
 from driftline.pipelines.demo.draw import photo
 from driftline.pipelines.run.runner import run
-from driftline.pipelines.stages.base import Context
 from driftline.stream_builder.stream import Stream
 
 SMALL = ("network=resnet10t", "size=16", "room=20", "epochs=1", "batch=8", "groups=2", "queue=8")
@@ -34,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 photo([thing], 0.2, rng_for(year, thing, i)).save(out / "photos" / thing / f"{year}-05-{i + 1:02d}.jpg")
     text = photo_config("  per_class: 4").replace("unlabelled: []", "unlabelled: [0]")
     write_text(out / "driftline.yaml", text.replace("release: {", "release: {unlabelled: images, "))
-    run(Context(out, load(out / "driftline.yaml"), RunLog(quiet=True)))
+    run(context(out))
     return out
 
 
@@ -115,5 +113,5 @@ def test_weights_of_another_network_are_refused(folder: Path, moco: Path, tmp_pa
 def test_features_may_be_published_with_the_release(folder: Path, moco: Path) -> None:
     entry = f"{{name: moco-b0, model: resnet10t, weights: {moco}}}"
     changes = [f"release.features=[{entry}]", "release.version=1.0.1"]
-    run(Context(folder, load(folder / "driftline.yaml", changes), RunLog(quiet=True)))
+    run(context(folder, *changes))
     assert read_json(Release.open(folder).path / "release.json")["features"] == ["clip", "moco-b0"]

@@ -78,9 +78,8 @@ def test_an_address_that_is_withdrawn_is_gone_too(prompts: Prompts) -> None:
 class TestWhatAPromptBrings:
     def test_pictures_of_each_bucket_are_the_retrieve_stages(self, prompts: Prompts, folder: Path) -> None:
         found, unread = prompts.view(Query.parse(prompts.texts()["bus"]), "bus", 5)
-        table = pq.read_table(
-            folder_of(folder, "retrieve") / "candidates.parquet", filters=[("concept", "=", "bus"), ("rank", "<", 5)]
-        )
+        bus = [("concept", "=", "bus"), ("rank", "<", 5)]
+        table = pq.read_table(folder_of(folder, "retrieve") / "candidates.parquet", filters=bus)
         assert unread == []
         for bucket, shown in zip(prompts.buckets, found, strict=True):
             rows = [r for r in table.to_pylist() if r["bucket"] == bucket]
@@ -147,9 +146,7 @@ class TestSaving:
 
     def test_concepts_in_a_file_of_their_own_are_saved_there(self, folder: Path) -> None:
         text = (folder / "driftline.yaml").read_text()
-        (folder / "concepts.yaml").write_text(
-            "# mine\n- name: bus\n  prompts:\n    - a bus\n    - buses\n  option: B\n"
-        )
+        (folder / "concepts.yaml").write_text("# mine\n- {name: bus, prompts: [a bus, buses], option: B}\n")
         start = text.index("  concepts:")
         end = text.index("  templates:", start)
         (folder / "driftline.yaml").write_text(text[:start] + "  concepts: concepts.yaml\n" + text[end:])
@@ -158,10 +155,8 @@ class TestSaving:
         prompts.save("car", Query(("two",)))
         saved = (folder / "concepts.yaml").read_text()
         assert saved.startswith("# mine\n")
-        assert yaml.safe_load(saved) == [
-            {"name": "bus", "prompts": ["one"], "option": "B"},
-            {"name": "car", "prompts": ["two"]},
-        ]
+        one, two = {"name": "bus", "prompts": ["one"], "option": "B"}, {"name": "car", "prompts": ["two"]}
+        assert yaml.safe_load(saved) == [one, two]
 
 
 values = st.recursive(
@@ -201,10 +196,8 @@ class TestServer:
 
     def test_without_the_secret_nothing_is_shown(self, server: str) -> None:
         answer = httpx.get(server.rpartition("/")[0])
-        assert (answer.status_code, answer.text) == (
-            401,
-            "Open the URL that driftline browse printed: it contains a secret.",
-        )
+        assert answer.status_code == 401
+        assert answer.text == "Open the URL that driftline browse printed: it contains a secret."
 
     def test_answers_carry_a_strict_policy(self, server: str) -> None:
         headers = httpx.get(server).headers

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 from support.helpers import photo_config
+from support.living import context as context_of
 
 import driftline as dl
 from driftline.curate.core.atomic_io import read_json, write_text
@@ -25,7 +26,6 @@ from driftline.curate.metadata.released_ids import mapped, released_ids
 from driftline.curate.metadata.withdrawals import public_digest
 from driftline.curate.release import Release
 from driftline.pipelines.annotation.batches import open_batch
-from driftline.pipelines.config.loader import load
 from driftline.pipelines.demo.draw import photo
 from driftline.pipelines.run.runner import run, status
 from driftline.pipelines.stages.base import Context, parts_of
@@ -49,10 +49,6 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_text(out / "driftline.yaml", CONFIG)
     run(context_of(out), until="retrieve")
     return out
-
-
-def context_of(folder: Path, *changes: str) -> Context:
-    return Context(folder, load(folder / "driftline.yaml", changes), RunLog(quiet=True))
 
 
 @pytest.fixture

@@ -40,7 +40,6 @@ class TestPlan:
     def test_each_table_and_figure_is_listed_with_its_cost_and_its_data(self, paper: str, tmp_path: Path) -> None:
         places = ("--data", str(tmp_path), "--out", str(tmp_path / "o"))
         told = console.driftline("reproduce", paper, "--plan", "--json", *places)
-
         items = json.loads(told.stdout)["items"]
         assert {item["item"] for item in items} == set(LISTED[paper].split())
         assert all(item["title"] and item["cost"] for item in items)
@@ -74,7 +73,6 @@ class TestVerdicts:
     def test_a_value_in_the_interval_an_order_and_another_order_are_told_apart(self) -> None:
         values = ((0.50, 0.514), (0.30, 0.40), (0.60, 0.70), (0.70, 0.80), (0.55, 0.20))
         rows = [row(name, *pair) for name, pair in zip("abcde", values, strict=True)]
-
         assert [one.agreement for one in judged(rows, 2)] == ["within interval", *["same order"] * 3, "differs"]
         assert [one.agreement for one in judged([row("a", 0.5, None)], 2)] == ["no value in print"]
 
@@ -82,16 +80,12 @@ class TestVerdicts:
         cell = Cell(("composed",), ("sft", "sft-linear"), {"sft": {"final": 0.6}}, "CLR, conv-1")
         results = [{"learner": name, "seeds": [0], "scores": {"final": {"mean": mean}}}
                    for name, mean in (("sft", 0.5), ("sft-linear", 0.58))]  # fmt: skip
-
         rows = rows_of(Item("table-2", "", cells=[cell]), cell, {"results": results}, {"sft": ("sft", "sft-linear")})
-
         assert [(one.learner, one.ours, one.paper) for one in rows] == [("sft", 0.58, 0.6), ("sft-linear", 0.58, None)]
 
     def test_a_mean_stands_beside_the_mean_of_the_same_networks(self) -> None:
         rows = [row("ft", 0.5, 0.6), row("ft", 0.7, 0.7), row("jm", 0.1, None)]
-
         means = means_of("table-2", {"CLR": rows}, lambda one: True)
-
         assert [(one.learner, round(one.ours, 2), one.paper) for one in means] == [("ft", 0.6, 0.65), ("jm", 0.1, None)]
 
 
@@ -131,7 +125,6 @@ def test_seq_to_final_quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         return (tmp_path / "out" / "table.csv").read_bytes()
 
     before = again()
-
     rows = table(tmp_path / "out")
     of = {name: [one for one in rows if one["item"] == name] for name in items.split(",")}
     assert {one["row"] for one in of["table-2"]} == {
@@ -152,9 +145,7 @@ def test_seq_to_final_quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.proof("paper")
 def test_ocrr_quick(tmp_path: Path) -> None:
     vectors(tmp_path / "data" / "intent")
-
     done = reproduced("ocrr", "--data", tmp_path / "data", "--quick", "--out", tmp_path / "out")
-
     assert done.returncode == 0, done.stderr
     again = ("ocrr", "--data", tmp_path / "data", "--quick", "--out", tmp_path / "out", "--only", "sanity-check")
     runs = set((tmp_path / "out" / "quick-runs" / "ocrr").glob("*/*/run.json"))
@@ -184,7 +175,6 @@ def test_learners_of_ocrr_that_read_texts(tmp_path: Path, monkeypatch: pytest.Mo
         (folder / f"banking77_{side}.csv").write_text("\n".join(lines))
     tiny_bert(folder / "deberta-v3-large", ["card", "of", *map(str, range(12))])
     words = ("ocrr", "--data", tmp_path / "data", "--only", "table-1,llm", "--quick", "--out", tmp_path / "out")
-
     assert reproduced(*words).returncode == 0
     assert {one["learner"]: one["paper"] for one in table(tmp_path / "out") if one["score"] == "novel"} == {
         "lora": "0.771"
@@ -208,9 +198,7 @@ def test_clear_quick(tmp_path: Path) -> None:
         step = np.repeat(np.arange(3), 220)
         np.savez(tmp_path / "data" / "clear10" / f"{name}.npz", x=x, y=y, step=step)
     items = "table-1-linear,table-2,supplement-table-6,figure-6"
-
     done = reproduced("clear", "--data", tmp_path / "data", "--only", items, "--quick", "--out", tmp_path / "out")
-
     assert done.returncode == 0, done.stderr
     rows = table(tmp_path / "out")
     assert {one["item"] for one in rows} == set(items.split(","))
@@ -226,9 +214,7 @@ def test_clear_quick(tmp_path: Path) -> None:
 def test_near_future_quick(tmp_path: Path) -> None:
     orders(tmp_path / "data" / "cglm")
     items = "figure-2,figure-4,figure-6,figure-12"
-
     done = reproduced("near-future", "--data", tmp_path / "data", "--only", items, "--quick", "--out", tmp_path / "out")
-
     assert done.returncode == 0, done.stderr
     rows = table(tmp_path / "out")
     assert {one["item"] for one in rows} == set(items.split(","))

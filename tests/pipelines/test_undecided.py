@@ -10,15 +10,13 @@ import pytest
 from starlette.testclient import TestClient
 from support.console import answer, driftline
 from support.helpers import album, photo_config
+from support.living import context
 
 from driftline.curate.bucketing.settled import settle, settled_dates
 from driftline.curate.core.errors import BadInput, UnknownName
-from driftline.curate.core.run_log import RunLog
 from driftline.pipelines.browse.server import application, shown_date
-from driftline.pipelines.config.loader import load
 from driftline.pipelines.run.run_folder import open_collection
 from driftline.pipelines.run.runner import run
-from driftline.pipelines.stages.base import Context
 from driftline.pipelines.stages.photos import dropped, history_text, trace
 from driftline.pipelines.stages.state import folder_of
 
@@ -122,7 +120,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(root / "photos" / "car" / "2010-05-01.jpg", root / "photos" / "undated.jpg")
     (root / "photos" / "broken.jpg").write_bytes(b"no image")
     (root / "driftline.yaml").write_text(photo_config("  per_class: 6"))
-    run(Context(root, load(root / "driftline.yaml"), RunLog(quiet=True)))
+    run(context(root))
     return root
 
 
@@ -184,14 +182,11 @@ class TestTrace:
     def test_by_address(self, tmp_path: Path) -> None:
         root = tmp_path / "run"
         root.mkdir()
-        (root / "photos.csv").write_text(
-            "url,day\nhttp://127.0.0.1:9/a/1.jpg?x=1,2010\nhttp://127.0.0.1:9/b/2.jpg,2011\n"
-        )
+        urls = "http://127.0.0.1:9/a/1.jpg?x=1", "http://127.0.0.1:9/b/2.jpg"
+        (root / "photos.csv").write_text(f"url,day\n{urls[0]},2010\n{urls[1]},2011\n")
         source = "{source: delimited, path: photos.csv, columns: {url: url, uploaded: day}}"
-        config = photo_config("  per_class: 6")
-        config = config.replace("{source: folder, path: photos, label: parent, dates: [path]}", source)
-        (root / "driftline.yaml").write_text(config)
-        run(Context(root, load(root / "driftline.yaml"), RunLog(quiet=True)), until="filter")
-        by_url = trace(root, "http://127.0.0.1:9/a/1.jpg?x=1")
+        (root / "driftline.yaml").write_text(photo_config("  per_class: 6", collection=source))
+        run(context(root), until="filter")
+        by_url = trace(root, urls[0])
         assert by_url["events"][0]["uploaded"] == 1_262_304_000
-        assert trace(root, "2.jpg")["events"][0]["url"] == "http://127.0.0.1:9/b/2.jpg"
+        assert trace(root, "2.jpg")["events"][0]["url"] == urls[1]

@@ -1,24 +1,32 @@
 """A photo that its owner withdrew leaves every later command of the run, and other runs that share its store."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from starlette.testclient import TestClient
-from support.console import driftline
+from support.console import driftline, inside
 from support.helpers import album, photo_config
+from support.living import context
 from support.small_runs import unpacked
 
 import driftline as dl
+from driftline.curate.core.atomic_io import csv_text, write_text
 from driftline.curate.core.errors import UnknownName
+from driftline.curate.metadata.columns import safe_id
 from driftline.curate.metadata.filtering import was_withdrawn
 from driftline.curate.metadata.released_ids import released_ids
 from driftline.curate.metadata.schema import TABLE, batch_of
 from driftline.curate.metadata.withdrawals import Withdrawal, address_digest, withdraw, withdrawals
 from driftline.curate.release import Release
+from driftline.curate.release.changes import compare_releases
+from driftline.pipelines.annotation.batches import open_batch
 from driftline.pipelines.browse.server import application
+from driftline.pipelines.run.living import grow
 from driftline.pipelines.run.run_folder import open_collection
+from driftline.pipelines.run.runner import run
 from driftline.pipelines.stages.state import folder_of
 
 
@@ -89,9 +97,8 @@ def test_the_next_page_shows_it_no_more(tmp_path, monkeypatch):
 def table_run(root: Path, store: Path, query: str = "") -> list[str]:
     """Ids that pass the filters of a run on a table of addresses."""
     root.mkdir()
-    (root / "t.csv").write_text(
-        "name,url,year\n" + "".join(f"{root.name}{i},http://h/{i}.jpg{query},2012\n" for i in range(4))
-    )
+    rows = "".join(f"{root.name}{i},http://h/{i}.jpg{query},2012\n" for i in range(4))
+    (root / "t.csv").write_text(f"name,url,year\n{rows}")
     (root / "driftline.yaml").write_text(
         "collection: {source: delimited, path: t.csv, columns: {id: name, url: url, uploaded: year}}\n"
         f"filter: {{upload_after_capture: false}}\nstore: {{path: {store}}}\nembed: {{model: driftline-photo-world}}\n"
@@ -103,9 +110,7 @@ def table_run(root: Path, store: Path, query: str = "") -> list[str]:
 def passed(root: Path) -> list[str]:
     done = driftline("run", str(root), "--until", "filter", "--yes")
     assert done.returncode == 0, done.stderr
-    return [
-        i for part in (folder_of(root, "filter") / "table").glob("*") for i in pq.read_table(part)["id"].to_pylist()
-    ]
+    return pq.read_table(sorted((folder_of(root, "filter") / "table").glob("*")))["id"].to_pylist()
 
 
 def test_other_runs_with_the_same_store_refuse_its_address(tmp_path: Path) -> None:
@@ -132,22 +137,17 @@ def test_browse_hides_what_the_next_run_leaves_out(tmp_path: Path) -> None:
     assert [row["place"] for row in rows if row["reason"] == "withdrawn"] == [None]
     assert [row["id"] for row in collections["c"].photos(range(4)) if row["reason"]] == []
     (tmp_path / "list.csv").write_text("id\nc1\n")
-    text = (
-        (tmp_path / "c" / "driftline.yaml")
-        .read_text()
-        .replace("capture: false", "capture: false, withdrawn: ../list.csv")
-    )
-    (tmp_path / "c" / "driftline.yaml").write_text(text)
+    file = tmp_path / "c" / "driftline.yaml"
+    file.write_text(file.read_text().replace("capture: false", "capture: false, withdrawn: ../list.csv"))
     rows = open_collection(tmp_path / "c").photos(range(4))
     assert [row["id"] for row in rows if row["reason"] == "withdrawn"] == ["c1"]
 
 
 def test_a_photo_is_listed_once(tmp_path: Path) -> None:
     one = Withdrawal("a", "2026-01-02", "", "", address_digest("http://h/a.jpg"))
+    other = one._replace(id="b", address="")
     assert withdraw(tmp_path / "list.csv", [one]) == [one]
-    assert withdraw(tmp_path / "list.csv", [one, one._replace(id="b", address="")]) == [
-        one._replace(id="b", address="")
-    ]
+    assert withdraw(tmp_path / "list.csv", [one, other]) == [other]
     assert [row.id for row in withdrawals(tmp_path / "list.csv")] == ["a", "b"]
 
 
@@ -163,3 +163,89 @@ def test_case_26_a_withdrawn_address_is_refused_in_every_spelling(url: str) -> N
     batch = batch_of([{"id": "a", "url": url}, {"id": "b", "url": "http://öx.de/A b.jpg"}], TABLE)
     rows = [Withdrawal("", "", "", "", address_digest("http://öx.de:80/a b.jpg"))]
     assert was_withdrawn(rows)(batch).to_pylist() == [True, False]
+
+
+# ---- the place of a withdrawn photo stays empty, and nothing else changes, twice
+
+
+LABELS: dict[str, tuple[str, ...]] = {  # how the images are labelled → settings
+    "people": ("validation.method=crowd", "validation.workers=1", "validation.agree=1"),
+    "folders": (),
+}
+LABELS["people, rounds"] = (*LABELS["people"], "release.short=reopen")
+
+
+def released(folder: Path, *changes: str) -> Release:
+    """Run, and answer what people are asked as the folders say."""
+    here = context(folder, *changes)
+    for _ in range(4):
+        if not any("because" in entry for entry in run(here)):
+            break
+        answer(folder, here)
+    return Release.open(folder)
+
+
+def answer(folder: Path, here: object) -> int:
+    facts = open_batch(here).facts  # type: ignore[arg-type]
+    things = {safe_id(path.relative_to(folder / "photos").as_posix()): path.parent.name for path in
+              folder.glob("photos/*/*")}  # fmt: skip
+    rows = [(facts["batch"], item, "ann", things[id_]) for item, id_ in facts["items"].items()]
+    header = ("Input.batch", "Input.item", "WorkerId", "Answer.labels")
+    write_text(folder / "answers" / f"{facts['batch'][:8]}.csv", csv_text(header, rows))
+    return len(rows)
+
+
+def table(release: Release) -> dict[str, tuple[object, ...]]:
+    """id → class, bucket, sides."""
+    return {row["id"]: tuple(row[name] for name in ("class", "bucket", "split_0", "split_1")) for row in
+            release.table.to_pylist()}  # fmt: skip
+
+
+@pytest.mark.proof("journey")
+@pytest.mark.parametrize("labels", LABELS)
+@pytest.mark.parametrize("buckets", ["{kind: calendar, unlabelled: []}", "{kind: equal, count: 3, unlabelled: []}"])
+def test_the_place_of_a_withdrawn_photo_stays_empty_and_nobody_is_asked(labels, buckets, tmp_path):
+    folder = tmp_path / "run"
+    album(folder / "photos", 6)
+    (folder / "driftline.yaml").write_text(photo_config("  per_class: 4"))
+    sets = [*LABELS[labels], f"buckets={buckets}", "release.per_class=3", "release.splits=2"]
+    before = released(folder, *sets)
+    for number, bucket in ((1, 1), (2, 2)):
+        shutil.copytree(before.path, tmp_path / f"{number}")
+        gone = next(
+            row["id"] for row in before.table.to_pylist() if row["bucket"] == bucket and row["split_0"] == "test"
+        )
+        done = driftline("withdraw", str(folder), gone)
+        assert done.returncode == 0, done.stderr
+        previous = [f"release.previous={tmp_path / '2'}"] if number == 2 else []  # also without it the sides stay
+        options = [f"--set={change}" for change in (*sets, f"release.version=1.0.{number}", *previous)]
+        done = inside("run", folder, "--yes", *options)
+        assert done.returncode == 0, "nobody is asked"
+        after = Release.open(folder)
+        assert table(after) == {id_: row for id_, row in table(before).items() if id_ != gone}
+        if previous:
+            assert after.facts["changes"]["level"] == "patch"
+        compared = compare_releases(Release.open(tmp_path / f"{number}"), after)["buckets"]
+        assert [entry["compare"] for entry in compared] == ["none" if i == bucket else "all" for i in range(3)]
+        assert not [path for path in after.path.rglob("*") if path.is_file() and gone.encode() in path.read_bytes()]
+        before = after
+
+
+@pytest.mark.proof("journey")
+def test_growing_keeps_photos_that_were_answered(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    album(folder / "photos", 4)
+    (folder / "driftline.yaml").write_text(photo_config("  per_class: 2"))
+    sets = (*LABELS["people"], "release.per_class=2", "release.splits=2")
+    before = table(released(folder, *sets))
+    album(folder / "photos", 8)  # twice as many, some of them nearer to the prompts
+    assert grow(context(folder, *sets))["state"] == "done", "old buckets are full"
+    assert table(Release.open(folder)) == before
+    for photo in (folder / "photos").glob("*/2012*"):
+        shutil.copy(photo, photo.with_name(photo.name.replace("2012", "2013")))
+    assert grow(context(folder, *sets))["state"] == "waiting", "a new bucket"
+    assert 0 < answer(folder, context(folder, *sets)) <= 4, "of the new bucket"
+    grow(context(folder, *sets))
+    after = table(Release.open(folder))
+    assert {id_: row for id_, row in after.items() if row[1] != 3}.keys() == before.keys()
+    assert json.loads(driftline("status", str(folder), "--json").stdout)["stages"][-1]["state"] == "done"

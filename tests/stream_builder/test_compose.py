@@ -105,7 +105,6 @@ class TestOracle:
 
     def test_it_has_as_many_samples_as_all_steps_and_those_of_the_last_among_them(self) -> None:
         made = compose(dataset(120), "C:R", self.SIZES, 40, 0)
-
         oracle = made.oracle
         assert oracle is not None
         assert len(oracle["train"]) + len(oracle["val"]) == sum(self.SIZES)
@@ -117,7 +116,6 @@ class TestOracle:
 
     def test_its_images_have_had_all_shifts(self) -> None:
         made = compose(dataset(120), "R:L", self.SIZES, 40, 0)
-
         assert made.oracle is not None
         where = {i: k for k, i in enumerate(made.oracle["train"].ids.tolist())}
         last = made.steps[-1]["train"]
@@ -132,7 +130,6 @@ class TestOracle:
     def test_it_is_saved_with_the_stream_and_verified(self, tmp_path: Path) -> None:
         made = compose(dataset(120), "C:R", self.SIZES, 40, 0)
         saved = made.save(tmp_path / "S")
-
         assert saved.oracle is not None
         assert made.oracle is not None
         assert len(saved.steps) == 3
@@ -265,7 +262,6 @@ def test_named_sequences_have_the_papers_sizes() -> None:
 def test_sequences_that_mean_the_same_have_one_form_and_one_hash(ways, canonical, tmp_path):
     steps = canonical.count(":") + 2
     made = [compose(dataset(), way, (20,) * steps, 20, 0) for way in (*ways, canonical)]
-
     assert {each.facts["sequence"] for each in made} == {canonical}
     assert {each.name for each in made} == {f"toy-{canonical}"}
     assert len({each.save(tmp_path / str(k)).sha256 for k, each in enumerate(made)}) == 1
@@ -290,14 +286,12 @@ class TestCounters:
     def test_a_shift_and_its_multiple_are_rendered_as_one(self, mixed: str, plain: str) -> None:
         """Two rotations by 30° and 60° in a row would interpolate twice and cut corners twice."""
         one, other = (compose(dataset(), sequence, (20, 20, 20), 20, 0) for sequence in (mixed, plain))
-
         for a, b in zip(one.steps, other.steps, strict=True):
             assert all((a[name].x == b[name].x).all() and (a[name].y == b[name].y).all() for name in a.splits)
 
     def test_a_flip_with_another_step_is_the_second_flip(self) -> None:
         made = compose(dataset(), "L:L(1):L", (20,) * 4, 20, 0)
         y = [dataset().train.y[numbers(step["train"])] for step in made.steps]
-
         assert (made.steps[1]["train"].y == 3 - y[1]).all()
         assert (made.steps[2]["train"].y == (3 - y[2] + 1) % 4).all()
         assert (made.steps[3]["train"].y == 3 - (3 - y[3] + 1) % 4).all()

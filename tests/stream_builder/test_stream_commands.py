@@ -244,11 +244,8 @@ def test_dates_of_every_kind_and_samples_in_columns_make_the_same_stream(tmp_pat
         assert [(step.name, len(step["train"])) for step in stream.steps] == [("2019", 4), ("2020", 8)]
         assert stream.flat("train").x.tolist() == [[float(i), 1.0] for i in range(12)]
     weeks = from_table(columns, period="week", **usual).steps
-    assert [(step.name, len(step["train"])) for step in weeks] == [
-        ("2019-12-23", 2),
-        ("2019-12-30", 7),
-        ("2020-01-06", 3),
-    ]
+    sizes = {step.name: len(step["train"]) for step in weeks}
+    assert sizes == {"2019-12-23": 2, "2019-12-30": 7, "2020-01-06": 3}
     years = from_table(columns | {"taken": np.arange(12) // 6 + 2019}, period="year", **usual)
     assert [(step.name, len(step["train"])) for step in years.steps] == [("2019", 6), ("2020", 6)]
 

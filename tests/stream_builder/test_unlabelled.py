@@ -39,7 +39,6 @@ def hinted(labels: int = 6, bare: int = 200) -> Stream:
 def test_a_stream_keeps_its_unlabelled_samples(tmp_path: Path) -> None:
     stream = hinted()
     again = stream.save(tmp_path)
-
     assert np.array_equal(again.unlabelled, stream.unlabelled)
     assert all(np.array_equal(a.unlabelled, b.unlabelled) for a, b in zip(again.steps, stream.steps, strict=True))
     again.verify(tmp_path)
@@ -52,7 +51,6 @@ def test_a_changed_unlabelled_sample_is_named(tmp_path: Path, file: str, what: s
     hinted().save(tmp_path)
     x = np.load(tmp_path / file)
     write_array(tmp_path / file, x + 1)
-
     with pytest.raises(IntegrityError, match=what):
         Stream.load(tmp_path).verify(tmp_path)
 
@@ -89,9 +87,7 @@ def test_images_are_encoded_with_all_that_has_no_label() -> None:
     x = rng.integers(0, 256, (6, 8, 8, 3), np.uint8)
     stream = Stream("images", [Step(0, "0", {"train": Split(x, np.zeros(6, np.int64))}, x[:3])], ["a"], x[:2])
     counted: list[int] = []
-
     made = encode(stream, Mean(), "mean", counted.append)  # type: ignore[arg-type]
-
     assert np.allclose(made.steps[0]["train"].x, x.mean((1, 2)), rtol=1e-2)
     assert len(made.unlabelled) == 2
     assert len(made.steps[0].unlabelled) == 3
@@ -114,7 +110,6 @@ def test_self_training_counts_what_it_took() -> None:
     learner = SelfTraining(epochs=30, threshold=0.7)
     learner.begin(Task(2, (16,), unlabelled=stream.unlabelled), rng_for(0, "x"))
     learner.learn_step(stream.steps[0].visible())
-
     facts = learner.metadata()
     assert facts["unlabelled"] == 250
     assert 0 < facts["pseudo_labelled"] <= 250

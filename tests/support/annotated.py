@@ -9,25 +9,18 @@ from functools import cache
 from pathlib import Path
 
 from support.helpers import album, photo_config
+from support.living import context as context_of
 
 from driftline.curate.core.atomic_io import csv_text, write_text
-from driftline.curate.core.run_log import RunLog
 from driftline.curate.validation.answers.answer_store import COLUMNS
 from driftline.curate.validation.asking.batches import NONE
 from driftline.pipelines.annotation.batches import open_batch
 from driftline.pipelines.annotation.server import answer_store_of
-from driftline.pipelines.config.loader import load
 from driftline.pipelines.run.runner import run
-from driftline.pipelines.stages.base import Context
 
 PEOPLE = ("ZoeCanary", "CrowdCanary")  # on the page of this machine; in results of a crowd
+CROWD = "{method: crowd, workers: 2, agree: 2}"
 WRONG = "2011-05-01"  # photos of this day get other answers
-
-
-def context_of(root: Path, *changes: str) -> Context:
-    return Context(
-        root, load(root / "driftline.yaml", changes), RunLog(root / "log.jsonl", quiet=True), changes=changes
-    )
 
 
 def answer(root: Path, *changes: str) -> int:
@@ -54,8 +47,7 @@ def annotated() -> Path:
     atexit.register(shutil.rmtree, place, ignore_errors=True)
     root = place / "run"
     album(root / "photos", 4)
-    text = photo_config("  per_class: 4").replace("{method: catalogue}", "{method: crowd, workers: 2, agree: 2}")
-    (root / "driftline.yaml").write_text(text)
+    (root / "driftline.yaml").write_text(photo_config("  per_class: 4", validation=CROWD))
     run(context_of(root))
     assert answer(root) == 23
     run(context_of(root))

@@ -46,44 +46,21 @@ def bad_exif() -> bytes:
 
 # kind → the fault that it must end as; None: it must end as an image
 EXPECTED: dict[str, str | None] = {
-    "good": None,
+    **dict.fromkeys(["good", "png", "png16", "gif", "webp", "cmyk", "exif", "chunked"]),
     "busy": None,  # 503, then the image
     "slowdown": None,  # 429 with Retry-After, then the image
     "moved": None,  # one redirect
-    "png": None,
-    "png16": None,
-    "gif": None,
-    "webp": None,
-    "cmyk": None,
-    "exif": None,
     "text": None,  # an image that says it is text
     "nolength": None,  # no Content-Length, the connection's end is the end
-    "chunked": None,
-    "404": "http_404",
-    "403": "http_403",
-    "410": "http_410",
-    "500": "http_5xx",
-    "html": "not_an_image",
-    "empty": "empty_body",
-    "tiny": "too_few_bytes",
-    "cut": "truncated_body",
-    "cutchunk": "truncated_body",
-    "halffile": "broken_image",
-    "noai": "opted_out",
+    "latinmoved": None,  # a redirect whose address is not UTF-8
     "preview": "opted_out",  # noai beside a directive with a value
     "latin": "http_404",  # a status line that is not UTF-8
-    "latinmoved": None,  # a redirect whose address is not UTF-8
-    "loop": "redirect_loop",
-    "gone": "placeholder",
-    "inside": "private_address",
-    "bomb": "too_many_pixels",
-    "wide": "too_many_pixels",
-    "huge": "too_many_bytes",
-    "endless": "too_many_bytes",
-    "drip": "timeout",
-    "silent": "timeout",
-    "reset": "connection_failed",
-}
+    "404": "http_404", "403": "http_403", "410": "http_410", "500": "http_5xx", "html": "not_an_image",
+    "empty": "empty_body", "tiny": "too_few_bytes", "cut": "truncated_body", "cutchunk": "truncated_body",
+    "halffile": "broken_image", "noai": "opted_out", "loop": "redirect_loop", "gone": "placeholder",
+    "inside": "private_address", "bomb": "too_many_pixels", "wide": "too_many_pixels", "huge": "too_many_bytes",
+    "endless": "too_many_bytes", "drip": "timeout", "silent": "timeout", "reset": "connection_failed",
+}  # fmt: skip
 TYPES = {"html": "text/html", "text": "text/plain", "png": "image/png", "gif": "image/gif"}
 SIMPLE: dict[str, Callable[[int], bytes]] = {
     "png": lambda n: picture(kind="PNG", seed=n % 50),

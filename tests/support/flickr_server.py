@@ -38,29 +38,13 @@ EXTRAS = {
 def photo(number: int, uploaded: int, licence: int = 4, **more: Any) -> dict[str, Any]:
     """One photo, with all extras."""
     return {
-        "id": str(5_000_000_000 + number),
-        "owner": "39089491@N00",
-        "secret": "0123456789",
-        "server": "65535",
-        "farm": 66,
-        "ispublic": 1,
-        "isfriend": 0,
-        "isfamily": 0,
-        "ownername": "nino",
-        "title": f"photo {number}",
-        "description": {"_content": "a\nb"},
-        "dateupload": str(uploaded),
-        "datetaken": "2011-03-01 10:00:00",
-        "datetakengranularity": 0,
-        "datetakenunknown": "0",
-        "license": str(licence),
-        "tags": "red bicycle,shop",
-        "latitude": "50.5",
-        "longitude": "8.25",
-        "media": "photo",
-        "url_m": f"https://live.staticflickr.com/{number}_m.jpg",
-        **more,
-    }
+        "id": str(5_000_000_000 + number), "owner": "39089491@N00", "ownername": "nino", "title": f"photo {number}",
+        "secret": "0123456789", "server": "65535", "farm": 66, "ispublic": 1, "isfriend": 0, "isfamily": 0,
+        "dateupload": str(uploaded), "datetaken": "2011-03-01 10:00:00", "datetakengranularity": 0,
+        "datetakenunknown": "0", "license": str(licence), "description": {"_content": "a\nb"},
+        "tags": "red bicycle,shop", "latitude": "50.5", "longitude": "8.25", "media": "photo",
+        "url_m": f"https://live.staticflickr.com/{number}_m.jpg", **more,
+    }  # fmt: skip
 
 
 class FlickrServer(StandIn):

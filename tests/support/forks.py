@@ -20,23 +20,12 @@ from pathlib import Path
 from typing import Any
 
 NEEDED = (
-    "torch",
-    "open_clip",
-    "duckdb",
-    "pandas",
-    "pyarrow.parquet",
-    "scipy.stats",
-    "faiss",
-    "driftline.pipelines.cli",
-    "driftline.pipelines.run.runner",
-    "driftline.pipelines.config.loader",
-    "driftline.curate.release.format",
-    "driftline.stream_builder.builders.shift_sequence",
-    "driftline.eval.run",
-    "driftline.eval.leaderboard.verification",
-    "driftline.eval.reporting.report",
+    "torch", "open_clip", "duckdb", "pandas", "pyarrow.parquet", "scipy.stats", "faiss",
+    *(f"driftline.pipelines.{name}" for name in ("cli", "run.runner", "config.loader")),
+    "driftline.curate.release.format", "driftline.stream_builder.builders.shift_sequence",
+    *(f"driftline.eval.{name}" for name in ("run", "leaderboard.verification", "reporting.report")),
     "driftline.eval.protocols.seq_to_final.protocol",
-)
+)  # fmt: skip
 SESSION = os.environ.get("PYTEST_XDIST_TESTRUNUID", f"{os.getpid()}")
 PLACE = Path(tempfile.gettempdir()) / f"driftline-{SESSION}.socket"
 

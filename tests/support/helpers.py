@@ -201,11 +201,16 @@ def album(folder: Path, each: int = 10) -> Path:
     return folder
 
 
-def photo_config(retrieve: str, short: str = "fewer") -> str:
+OWN_PHOTOS = "{source: folder, path: photos, label: parent, dates: [path]}"
+
+
+def photo_config(
+    retrieve: str, short: str = "fewer", collection: str = OWN_PHOTOS, validation: str = "{method: catalogue}"
+) -> str:
     """A run on dated photos of cars and buses, labelled by their folders. retrieve: more lines of that section; short:
     what the release does with classes that are not full."""
     return f"""
-collection: {{source: folder, path: photos, label: parent, dates: [path]}}
+collection: {collection}
 filter: {{upload_after_capture: false}}
 buckets: {{kind: calendar, unlabelled: []}}
 embed: {{model: driftline-photo-world}}
@@ -215,7 +220,7 @@ retrieve:
   background_share: 0
   short: fewer
   concepts: [{{name: car, prompts: [a car]}}, {{name: bus, prompts: [a bus]}}]
-validation: {{method: catalogue}}
+validation: {validation}
 release: {{per_class: 4, splits: 1, short: {short}, own: true}}
 """
 

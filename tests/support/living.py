@@ -2,6 +2,7 @@
 
 import bz2
 import hashlib
+import signal
 import sqlite3
 import subprocess
 from collections import Counter
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.console import start_python
 
 from driftline.curate.core.atomic_io import csv_text, write_text
 from driftline.curate.core.run_log import RunLog
@@ -113,6 +115,19 @@ def answer(context: Context, town: Town, name: str) -> list[str]:
     ]  # fmt: skip
     write_text(context.root / "answers" / f"{name}.csv", csv_text(header, rows))
     return sorted(batch.facts["items"].values())
+
+
+KILLED = (  # after the work of a stage, before its done mark
+    "import os, sys; from driftline.pipelines.stages import STAGES; from driftline.pipelines.cli import main\n"
+    "kind = STAGES[sys.argv[2]]; work = kind.run\n"
+    "kind.run = lambda *given: (work(*given), os.kill(os.getpid(), 9))\n"
+    "sys.argv = ['driftline', 'grow', sys.argv[1]]; main()"
+)
+
+
+def grow_killed(root: Path, stage: str) -> None:
+    """A grow that is killed in a stage."""
+    assert start_python(KILLED, root, stage).wait() == -signal.SIGKILL
 
 
 def linked_copy(root: Path, target: Path) -> Path:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from support.helpers import drifting
+from support.helpers import drifting, grouped
 from support.worlds import heavy_groups
 
 from driftline.curate.core.errors import IncompatibleStream
@@ -115,11 +115,6 @@ class TestCurve:
             assert len(found.curve.accuracy_of.value) == 2
         else:
             assert np.nanmin(found.curve.accuracy_of.value[2]) >= 0.7 - 1e-9
-
-    def test_its_matrix_is_that_of_the_scores(self) -> None:
-        runs = counted(decaying(0.5), seeds=2)
-        matrix = summary(runs, "s", "s", "clear-iid")["results"][0]["matrix"]
-        assert all(on(one(runs), i, j).value == pytest.approx(matrix[i][j]) for i in range(5) for j in range(5))
 
 
 class TestSlope:
@@ -475,17 +470,8 @@ def test_a_protocol_without_steps_has_none() -> None:
 def test_groups_are_those_of_the_stream_by_position() -> None:
     stream = drifting(steps=2)
     assert groups_of(stream) is None
-    steps = [
-        replace(
-            step,
-            splits={k: replace(s, group=np.arange(len(s)) // 2 + 100 * step.index) for k, s in step.splits.items()},
-        )
-        for step in stream.steps
-    ]
-    grouped = replace(stream, steps=steps)
-    groups = groups_of(grouped)
-    test = predictions.numbered(grouped).steps[1]["test"]
-    assert np.array_equal(np.unique(groups[test.position], return_inverse=True)[1], np.arange(len(test)) // 2)
+    groups, test = groups_of(grouped(stream)), predictions.numbered(stream).steps[1]["test"]
+    assert np.array_equal(np.unique(groups[test.position], return_inverse=True)[1], np.arange(len(test)) // 3)
 
 
 class TestBadInput:

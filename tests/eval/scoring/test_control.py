@@ -25,7 +25,7 @@ from driftline.eval.results import Results
 from driftline.eval.rows import Run, folders
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.bands import interval
-from driftline.eval.scoring.net import NO_CONTROL, Net, holm_named, matrix_of, net_of, nets_of, over_samples
+from driftline.eval.scoring.net import GRID, NO_CONTROL, Net, holm_named, matrix_of, net_of, nets_of, over_samples
 from driftline.eval.scoring.retraining import harder_data, retrain_every, smallest_ageing
 from driftline.eval.visits import Visits, halved, invalid, permuted, visits_of
 from driftline.stream_builder.step import Split, Step
@@ -95,8 +95,8 @@ def test_exchanges_of_unequal_visits_reach_every_valid_arrangement_equally() -> 
     for t, of_step in enumerate(sizes):
         group = np.repeat(10 * t + np.arange(2), of_step)
         n = len(group)
-        splits.append(Split(np.zeros((n, 1), np.float32), np.zeros(n, np.int64), np.arange(n).astype(str),
-                            np.full(n, t), group))  # fmt: skip
+        ids = (10 * t + np.arange(n)).astype(str)
+        splits.append(Split(np.zeros((n, 1), np.float32), np.zeros(n, np.int64), ids, np.full(n, t), group))
     visits = Visits(splits, np.array([0, 1]), np.array([2, 2]), 1)
     rng = np.random.default_rng(0)
     homes = Counter(tuple(visits.home[visits.drawn("within", rng)[0]].tolist()) for _ in range(400))
@@ -107,6 +107,9 @@ def test_exchanges_of_unequal_visits_reach_every_valid_arrangement_equally() -> 
     }
     assert homes.keys() == valid
     assert stats.chisquare(list(homes.values())).pvalue > 1e-3
+    stream = Stream("uneven", [Step(t, str(t), {"test": splits[t]}) for t in (0, 1)], ["only"], sha256="uneven")
+    moved = [permuted(stream, visits_of(stream), "within", k, 0) for k in range(9)]
+    assert {len({(t, group) for t, _, _, group in samples(one).values()}) for one in moved} == {4}, "they stay whole"
 
 
 def test_a_class_with_few_visits_is_named() -> None:
@@ -139,9 +142,7 @@ def test_columns_add_up_and_json_says_what_was_judged() -> None:
 
 @given(st.lists(st.floats(-99, 99), min_size=3, max_size=3))
 def test_parts_of_any_loss_add_up_exactly(values: list[float]) -> None:
-    from driftline.eval.scoring.net import _on_grid
-
-    gross, within, whole = _on_grid(np.array(values))
+    gross, within, whole = np.round(np.array(values) / GRID) * GRID
     assert (gross - within) + (within - whole) + whole == gross
 
 
