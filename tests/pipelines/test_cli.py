@@ -20,6 +20,7 @@ from support.small_runs import unpacked
 from driftline.curate.core.files import content_digest, listing
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.run import evaluate
+from driftline.pipelines import cli
 from driftline.pipelines.actions.listing import KINDS
 from driftline.pipelines.stages.state import MARKS
 
@@ -312,5 +313,5 @@ def test_processes_of_a_command_import_nothing_from_the_working_folder(monkeypat
     monkeypatch.setenv("PYTHONSAFEPATH", "")  # so that it is taken back
     monkeypatch.setattr(sys, "argv", ["driftline", "list", "protocols"])
     with pytest.raises(SystemExit, match="0"):
-        console.app.main()
+        cli.main()
     assert os.environ["PYTHONSAFEPATH"] == "1"

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from driftline.eval.reporting.logs.ages import Ages, age
+from driftline.eval.reporting.logs.ages import Ages
 
 DAY = 86_400
 START = np.datetime64("2025-01", "M")
@@ -57,7 +57,7 @@ def log_of(
 
 def aged(log: tuple[dict[str, Any], dict[str, str]], **more: Any) -> Ages:
     """What is said of it, by month."""
-    return age(log[0], versions=log[1], **{"period": "month", **more})
+    return Ages.of(log[0], versions=log[1], **{"period": "month", **more})
 
 
 def months_of(rng: np.random.Generator, months: int, sd: float, memory: float = 0.0) -> Floats:
