@@ -17,7 +17,7 @@ from driftline.eval.reporting.text import spread
 from driftline.eval.rows import Run, stored_name
 from driftline.eval.scoring.net import NO_CONTROL, Control
 from driftline.eval.scoring.ranking import ranked
-from driftline.stream_builder.stream import Stream
+from driftline.stream_builder.stream import SPLITS, Stream
 
 if TYPE_CHECKING:
     from driftline.eval.plotting.charts import Figure
@@ -88,6 +88,32 @@ class Results(dict[str, Any]):
         return pd.DataFrame(rows, columns=columns).sort_values(
             "learner", key=lambda column: column.map(order.index), kind="stable", ignore_index=True
         )
+
+    def predictions(self) -> "pd.DataFrame":
+        """One row for each test sample and test: learner, seed, test (`tested_on`, `learned_to`), sample (position in
+        the stream), id and time of the sample where the stream is known, label, answer (`predicted`), confidence."""
+        tests = [(run.about, row, row.answers) for run in self.runs for row in run.rows if row.answers is not None]
+        sizes = [len(one) for _, _, one in tests]
+        of_tests = {
+            "learner": [about["learner"] for about, _, _ in tests],
+            "seed": [about["seed"] for about, _, _ in tests],
+            "tested_on": [row.tested_on for _, row, _ in tests],
+            "learned_to": [row.learned_to for _, row, _ in tests],
+        }
+        whole = pd.DataFrame({name: np.repeat(values, sizes) for name, values in of_tests.items()})
+        for name in ("sample", "label", "predicted"):
+            whole[name] = np.concatenate([np.zeros(0, np.int64), *(getattr(one, name) for _, _, one in tests)])
+        confidences = [np.full(len(one), np.nan) if one.confidence is None else one.confidence for *_, one in tests]
+        whole["confidence"] = np.concatenate([np.zeros(0, np.float32), *confidences]).astype(np.float32)
+        if self.on is None or whole.empty:
+            return whole
+        splits = [step.splits[name] for step in self.on.steps for name in SPLITS if name in step.splits]
+        ids = np.concatenate([split.ids for split in splits])
+        whole.insert(5, "id", ids[whole["sample"].to_numpy()])
+        if all(split.time is not None for split in splits):
+            times = np.concatenate([np.asarray(split.time, np.int64) for split in splits])
+            whole.insert(6, "time", pd.to_datetime(times[whole["sample"].to_numpy()], unit="s", utc=True))
+        return whole
 
     def whole(self) -> dict[str, Any]:
         """The document with what a report says beyond scores: ageing, which learners differ."""

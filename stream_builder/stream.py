@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,9 @@ from driftline.curate.foreign.notebook import rendered
 from driftline.stream_builder import splitting, storage
 from driftline.stream_builder.class_texts import ClassTexts
 from driftline.stream_builder.step import SPLITS, Array, Split, Step, join, pick
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["SPLITS", "Array", "Split", "Step", "Stream", "join", "pick"]
 
@@ -57,6 +60,20 @@ class Stream(Sequence[Step]):
     def flat(self, split: str = "train") -> Split:
         """All steps' samples of one split, in time order. Raises IncompatibleStream if a step does not have it."""
         return join([step[split] for step in self.steps])
+
+    def frame(self) -> "pd.DataFrame":
+        """One row for each sample, without its features: step, split, id, label, class, time (NaT where not known)."""
+        import pandas as pd
+
+        frames = []
+        for step in self.steps:
+            for name, split in step.splits.items():
+                times = (
+                    pd.NaT if split.time is None else pd.to_datetime(split.time, unit="s", utc=True, errors="coerce")
+                )
+                columns = {"id": split.ids, "label": split.y, "class": np.array(self.classes)[split.y], "time": times}
+                frames.append(pd.DataFrame({"step": step.name, "split": name, **columns}))
+        return pd.concat(frames, ignore_index=True)
 
     @property
     def x_shape(self) -> tuple[int, ...]:

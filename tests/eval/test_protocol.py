@@ -295,6 +295,15 @@ class TestResults:
         whole = first.frame().set_index(["score", "seed"])["value"]
         assert whole["balanced_accuracy", 0] == pytest.approx((right / n).mean())
 
+    def test_predictions_and_samples_of_the_stream_are_tables_that_join_by_id(self, stream: Stream) -> None:
+        found = evaluate(stream, "clear-iid", ["nearest-mean"])
+        both = found.predictions().merge(stream.frame(), on="id", suffixes=("", "_of_stream"))
+        assert len(both) == sum(row.n for row in found.runs[0].rows)
+        assert (both["label"] == both["label_of_stream"]).all()
+        right = (both["label"] == both["predicted"]).groupby([both["tested_on"], both["learned_to"]]).sum()
+        rows = {(row.tested_on, row.learned_to): row.n_correct for row in found.runs[0].rows}
+        assert right.to_dict() == rows
+
     def test_a_score_that_was_never_reached_is_nan(self, stream: Stream) -> None:
         frame = evaluate(stream, "ocrr", ["majority"], settings={"held_out": 1}).frame()
         assert frame.loc[frame["score"] == "corrections_to_90", "value"].isna().all()
