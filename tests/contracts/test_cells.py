@@ -7,6 +7,7 @@ import re
 import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from driftline.curate.core.errors import BadArray, BadInput
 from driftline.curate.core.times.dates import seconds_of
 from driftline.curate.foreign.cells import NOTHING
 from driftline.curate.sources.table import Delimited, Parquet, TableSource
+from driftline.curate.sources.yfcc import Yfcc
 from driftline.curate.validation.answers.answers import read_answers, read_lines
 from driftline.eval.logs import age as service_log
 from driftline.eval.logs.reading import Log, read_log
@@ -557,6 +559,7 @@ CASES: dict[str, tuple[dict[str, str], Any]] = {
     "g11_quotes.csv": ({}, "lines that are no rows: 1, the first is line 101."),
     "g11_quotes.tsv": ({}, 0.9217),
     "g1_mdy_ambiguous.jsonl": ({}, "the time is '01-02-2026' in row 1"),
+    "g5_bool.parquet": ({"labels": "g5_labels_few.csv"}, "Labels of the last 5 months are still to come"),
     "g5_bool_half.parquet": ({"labels": "g5_labels_second_half.csv"}, 0.9217),
     "g6_case_half.csv": ({}, "`Bird` (100 answers, 0 labels), `bird` (98 answers, 188 labels) are different classes."),
     "g6_probability_1dec.csv": ({}, "The predictions are 11 numbers such as 0."),
@@ -588,6 +591,7 @@ def test_logs_that_people_reported_have_their_accuracy_or_a_sentence(name, share
         ("a1_quotes_close.tsv", {"url": "url", "uploaded": "year", "title": "title"}, 40, {}),
         ("h5_quotes.csv", {"path": "id", "uploaded": "time", "label": "label"}, 200, {"unclosed_quote": 1}),
         ("h1_binary_label.parquet", {"url": "url", "uploaded": "year", "label": "label", "licence": "lic"}, 40, {}),
+        ("b4_codes.csv", {"url": "url", "uploaded": "year", "licence": "license"}, 44, {}),
     ],
 )
 def test_tables_that_people_reported_keep_their_rows(name, columns, rows, faults, shared):
@@ -596,3 +600,37 @@ def test_tables_that_people_reported_keep_their_rows(name, columns, rows, faults
     more = {"delimiter": "\t"} if path.suffix == ".tsv" else {}
     reasons = records(kind(path=path, columns=columns, **more), "fault")
     assert (len(reasons), Counter(filter(None, reasons))) == (rows, faults)
+
+
+@pytest.mark.shared(twin="tests/contracts/test_cells.py::test_a_cell_means_the_same_at_every_door")
+def test_upload_times_that_people_reported_are_times_no_dates_or_faults(shared: Path) -> None:
+    read = Counter(records(Yfcc(path=shared / "cases_nov/b1_lines.tsv"), "uploaded"))
+    assert (read.pop(None), read.pop("bad_upload_time"), read.total()) == (4, 2, 10), "near 1970; not in seconds"
+
+
+@pytest.mark.shared(twin="tests/contracts/test_cells.py::test_a_cell_means_the_same_at_every_door")
+@pytest.mark.parametrize(
+    ("name", "more", "samples", "said"),
+    [
+        ("c4_from_one.npz", {}, 400, "1 of 5 classes have no sample, the first is 0"),
+        ("c4_gaps.npz", {}, 400, "37 of 41 classes have no sample, the first is 0"),
+        ("d2_chw3.npz", {}, 400, "if channels are first, x.transpose(0, 2, 3, 1)"),
+        ("h1_binary_stream.parquet", {}, 400, "['c0', 'c1', 'c2', 'c3']"),
+        ("h2_nan_group.parquet", {"group": "group"}, 400, "['c0', 'c1', 'c2', 'c3']"),
+        ("h2_nan_label.parquet", {}, 300, "100 rows without label, the first is"),
+    ],
+)
+def test_streams_that_people_reported_have_their_samples_and_a_sentence(name, more, samples, said, shared):
+    path = shared / "cases_nov" / name
+    columns = [f"f{i}" for i in range(6)]
+    stream = (from_arrays if path.suffix == ".npz" else partial(from_table, x=columns, **more))(path, period="year")
+    assert sum(len(split) for step in stream for split in step.splits.values()) == samples
+    assert said in f"{stream.facts} {stream.classes}"
+
+
+@pytest.mark.shared(twin="tests/contracts/test_cells.py::test_a_cell_means_the_same_at_every_door")
+def test_an_id_that_is_there_twice_is_named_with_both_places(shared: Path) -> None:
+    twice = pq.read_table(shared / "cases_nov/d1_repeated.parquet").to_pydict()
+    arrays = {"x": np.zeros((90, 2), np.float32), "y": twice["label"], "id": twice["uid"], "step": np.arange(90) // 30}
+    with pytest.raises(BadInput, match="the id '269c.*' is there 2 times .index 0; index 60.*Leave one of them"):
+        from_arrays(arrays)
