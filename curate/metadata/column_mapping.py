@@ -19,7 +19,7 @@ from driftline.curate.foreign.time_cells import NO_TIME, UNREADABLE, TimeColumn,
 from driftline.curate.metadata.columns import FLICKR_LICENCES, ID, TimeUnit, id_of_address, printable, safe_id
 from driftline.curate.metadata.schema import as_mask, records_with, whole
 
-SURVEYED = ("uploaded", "until", "taken", "label", "licence", "id")
+SURVEYED = ("uploaded", "until", "taken", "label", "licence", "id", "user", "title")
 TIME_FAULTS = {"until": "bad_upload_time", "uploaded": "bad_upload_time", "taken": "bad_capture_time"}
 DEGREES = {"longitude": 180.0, "latitude": 90.0}
 TEXTS = ("label", "licence")  # of which names are counted
@@ -56,7 +56,7 @@ def survey(
     for table in tables:
         for role, column in times.items():
             column.add(_readable(table[columns[role]]))
-        for role in (role for role in (*TEXTS, "id") if role in columns):
+        for role in (role for role in (*TEXTS, "id", "user", "title") if role in columns):
             column = _readable(table[columns[role]])
             texts = cells.ids(column, f"{name}: id", row) if role == "id" else _text(column, role)
             if role in TEXTS:
