@@ -39,6 +39,7 @@ from driftline.pipelines.stages.base import MEMORY, Context, parts_of, reasons_t
 from driftline.pipelines.stages.bucket import Bucket, settled_of
 from driftline.pipelines.stages.embed import BUILT_IN, measured_speed, spec_of
 from driftline.pipelines.stages.filter import FilterTable
+from driftline.pipelines.stages.photos import placeholders
 from driftline.pipelines.stages.state import done_of, folder_of
 
 MOST, MOST_FILES = 100_000, 20_000  # records that are read: of a table, which are the first; of photos, evenly spread
@@ -122,6 +123,7 @@ def forecast(context: Context, plans: Sequence[Verdict], borders: Mapping[str, A
         "without_licence": refused,
         "candidates": wanted,
         "without_candidates": _without_candidates(context, todo),
+        "placeholders": placeholders(context.root),
         "questions": noted(lambda: _asked(context, wanted, todo)),
         "disk": _disk(context, sample, photos, todo),
         "model": model,

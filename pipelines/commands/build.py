@@ -235,6 +235,7 @@ def _photos_text(needs: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield "", "one bucket: no model can be tested on a later time"
     if (refused := needs["without_licence"]) is not None:
         yield "licences", f"{refused['photos']:,} of {refused['of']:,} permit no copies: only URLs are published"
+    yield from (("images", sentence) for sentence in needs["placeholders"])
     if needs["without_candidates"]:
         yield "candidates", needs["without_candidates"]
     if (wanted := needs["candidates"]) is not None:

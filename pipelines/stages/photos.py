@@ -36,7 +36,7 @@ OF_CANDIDATES = dict.fromkeys(("id", "concept", "fate"), "VARCHAR") | {"bucket":
 TABLES: dict[str, tuple[str, str, dict[str, str]]] = {  # view → stage, files, columns
     "ingested": ("ingest", "table/*.parquet", OF_SOURCE),
     "passed": ("filter", "table/*.parquet", dict.fromkeys(("id", "path", "url"), "VARCHAR")),
-    "fetched": ("fetch", "index.parquet", dict.fromkeys(("id", "shard", "fault"), "VARCHAR")),
+    "fetched": ("fetch", "index.parquet", dict.fromkeys(("id", "shard", "fault", "source_sha256"), "VARCHAR")),
     "members": ("bucket", "members.parquet", {"id": "VARCHAR", "bucket": "INTEGER"}),
     "embedded": ("embed", "metadata/*.parquet", {"id": "VARCHAR", "bucket": "INTEGER", "fault": "VARCHAR"}),
     "candidates": ("retrieve", "candidates.parquet", OF_CANDIDATES),
@@ -61,6 +61,12 @@ NO_VECTOR = """SELECT {number}, '{stage}', NULL, id, 'no_vector', NULL FROM memb
 WHERE id NOT IN (SELECT id FROM embedded)"""
 
 
+ADDRESSES, USERS = 10, 5  # that share an image: it may stand for no image
+SAME = f"""SELECT source_sha256, count(DISTINCT url), count(DISTINCT user) FROM fetched JOIN ingested USING (id)
+WHERE fault IS NULL AND url IS NOT NULL GROUP BY 1
+HAVING count(DISTINCT url) >= {ADDRESSES} AND count(DISTINCT user) >= {USERS} ORDER BY 2 DESC, 1"""
+
+
 def photos(root: Path) -> duckdb.DuckDBPyConnection:
     """A database with the views TABLES of the finished stages, and
 
@@ -72,6 +78,18 @@ def photos(root: Path) -> duckdb.DuckDBPyConnection:
     database.execute(JUDGED)
     database.execute("CREATE TEMP VIEW dropped AS " + "\nUNION ALL\n".join(_drops(database, root)))
     return database
+
+
+def placeholders(root: Path) -> list[str]:
+    """Sentences on images that many URLs of several users have, as a host sends them in place of photos."""
+    if done_of(root, "fetch") is None:
+        return []
+    same = tables(root, ("ingested", "fetched", "candidates")).execute(SAME).fetchall()
+    return [
+        f"{urls:,} URLs of {users:,} users have one image, which may stand for no image. If so: "
+        f"--set fetch.placeholders=[{digest}]"
+        for digest, urls, users in same
+    ]
 
 
 def tables(root: Path, names: Sequence[str] | Mapping[str, Any]) -> duckdb.DuckDBPyConnection:
