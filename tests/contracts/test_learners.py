@@ -178,7 +178,7 @@ OTHERS: dict[str, list[Any]] = {  # values to try in place of a default, in this
     "memory": [5, 12], "capacity": [7], "seed_rows": [5], "shrinkage": [0.9], "hidden": [16],
     "strength": [50.0], "weights": ["increasing"], "alpha": [0.2, 7.0], "damping": [1e-9, 10.0], "share": [0.2],
     "net": ["mlp"], "sees_final": [True, False], "resets": [True, False], "shared": ["head"],
-    "augment": ["none", "flip"], "sample": [2], "history": ["each", "erm"], "final": ["fc", "all"],
+    "augment": ["none", "flip"], "sample": [2], "history": ["each", "erm"], "final": ["fc", "all", "stem"],
 }  # fmt: skip
 WITH: dict[str, dict[str, Any]] = {  # setting → others beside which it has an effect
     "hidden": {"net": "mlp"}, "momentum": {"optimiser": "sgd"}, "alpha": {"memory": 12, "sampler": "uniform"},
