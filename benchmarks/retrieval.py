@@ -283,7 +283,7 @@ def bare_pass(part: VectorFile) -> None:
 
 
 def collection(folder: Path, rows: int) -> Path:
-    """A run folder whose fetch, bucket and embed stages are there; all shards hold the same thousand pictures."""
+    """A run folder whose stages up to embed are there; all shards hold the same thousand pictures."""
     import open_clip
 
     from driftline.curate.core.atomic_io import sha256_bytes, write_text
@@ -291,17 +291,21 @@ def collection(folder: Path, rows: int) -> Path:
     from driftline.curate.encoders.clip import Clip
     from driftline.curate.images.shards import index_path, shard_path, write_tar
     from driftline.curate.pretrain.small_clip import model_config, save
+    from driftline.pipelines import VERSION
     from driftline.pipelines.config import presets
     from driftline.pipelines.demo.draw import jpeg, photo
 
     run, each = folder / "run", 1000
-    stages = {name: run / "stages" / name for name in ("03_fetch", "04_bucket", "05_embed")}
+    stages = {name: run / "stages" / name for name in ("01_ingest", "02_filter", "03_fetch", "04_bucket", "05_embed")}
     pictures = [jpeg(photo(["car"], 0.5, rng_for(i, "bench"))) for i in range(50)] * (each // 50)
     names = [f"{i}.jpg" for i in range(each)]
     write_tar(folder / "one.tar", list(zip(names, pictures, strict=True)))
     told = {"member": names, "sha256": [sha256_bytes(p) for p in pictures], "bytes": [len(p) for p in pictures]}
     stages["03_fetch"].mkdir(parents=True)
     ids = [f"{i:010d}" for i in range(rows)]
+    for stage in ("01_ingest", "02_filter"):
+        numbers = np.arange(rows)
+        write_parquet(stages[stage] / "table/0.parquet", pa.table({"id": ids, "row": numbers, "uploaded": numbers}))
     for shard in range(-(-rows // each)):
         mine = ids[shard * each : (shard + 1) * each]
         write_parquet(
@@ -325,7 +329,9 @@ def collection(folder: Path, rows: int) -> Path:
     table = pa.table({"id": ids, "bucket": of, "fault": pa.nulls(rows, pa.string())})
     write_parquet(stages["05_embed"] / "metadata" / "metadata_00000.parquet", table)
     for stage in stages.values():
-        write_json(stage / "done.json", {})
+        counts = {"read": rows, "kept": rows, "dropped": {}}
+        done = {"stage": stage.name[3:], "fingerprint": "", "counts": counts, "seconds": 0.0, "version": VERSION}
+        write_json(stage / "done.json", done | {"outside": [], "content": ""})
     values = presets.values("mini")
     values["retrieve"]["per_class"] = 600
     values["embed"]["model"] = "model"
