@@ -125,10 +125,10 @@ def _versions(aged: Aged) -> Section:
 def _why(aged: Aged) -> Section:
     causes = aged.split
     if causes is None:
-        return Section("why", "Why it falls", render("soft", aged.split_because))
+        return Section("why", "Old model or harder data", render("soft", aged.split_because))
     rows = [[text, Cell(*interval(getattr(causes, name)))] for name, text in CAUSES.items()]
     note = (
         f"Points lost since the version was young, over {counted(causes.pairs, 'pair')} of an old and a newly trained "
         f"version in one {aged.periods.unit}, at the same mix of classes and groups. With 95 % intervals of labels."
     )
-    return Section("why", "Why it falls", table(["cause", "points"], rows) + render("soft", note))
+    return Section("why", "Old model or harder data", table(["cause", "points"], rows) + render("soft", note))
