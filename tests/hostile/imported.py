@@ -35,7 +35,7 @@ def check_all_rows(folder: Path, names: str, rows: int) -> None:
     if names.endswith(".csv"):
         check_rows(paths[0], rows)
     else:
-        assert rows == sum(pq.read_metadata(path).num_rows for path in paths)
+        assert rows == sum(map(rows_in, paths))
 
 
 def importer(name: str) -> Callable[[Path], None]:
@@ -76,6 +76,12 @@ TASK = {
     "data": {"batch": "b1", "item": "i1"},
     "annotations": [{"id": 7, "completed_by": {"id": 3, "email": "a@x"}, "result": RESULT, "lead_time": 4.3}],
 }
+
+
+def rows_in(path: Path) -> int:
+    """Of all row groups: the total beside them may be damaged, and nothing reads it."""
+    meta = pq.read_metadata(path)
+    return sum(meta.row_group(i).num_rows for i in range(meta.num_row_groups))
 
 
 @reader(files({"export.json": json.dumps([TASK, TASK])}))
@@ -150,7 +156,7 @@ def service_log(folder: Path) -> None:
         elif path.suffix == ".jsonl":
             assert log.counts["read"] == sum(map(bool, map(bytes.strip, path.read_bytes().splitlines())))
         else:
-            assert log.counts["read"] == pq.read_metadata(path).num_rows
+            assert log.counts["read"] == rows_in(path)
 
 
 @reader(
