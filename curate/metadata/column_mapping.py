@@ -56,7 +56,7 @@ def survey(
     for table in tables:
         for role, column in times.items():
             column.add(_readable(table[columns[role]]))
-        for role in (role for role in (*TEXTS, "id", "user", "title") if role in columns):
+        for role in (role for role in SURVEYED if role in columns and role not in times):
             column = _readable(table[columns[role]])
             texts = cells.ids(column, f"{name}: id", row) if role == "id" else _text(column, role)
             if role in TEXTS:
