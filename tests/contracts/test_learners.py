@@ -237,7 +237,7 @@ def did(name, settings, monkeypatch, protocol, samples) -> tuple[Any, ...] | str
 
     with monkeypatch.context() as patched:
         patched.setattr(run_module, "_finish", noted)
-        short: dict[str, Any] = {"lr": 0.5 if samples == "vectors" else 0.03}
+        short: dict[str, Any] = {"lr": 0.5 if samples == "vectors" else 0.01}
         short |= {"epochs": 3, "batch": 8, "decay_after": 2}
         given = {key: value for key, value in short.items() if key in setting_names(LEARNERS[name])}
         given = {f"{name}.{key}": value for key, value in (given | settings).items()}

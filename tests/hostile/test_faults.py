@@ -36,7 +36,7 @@ def test_a_run_goes_on_after_any_fault(library: Path) -> None:
 
 
 def test_what_is_done_to_a_run_later_goes_on_after_any_fault(library: Path) -> None:
-    jobs = ["grow", "heal", "gc"]
+    jobs = ["grow", "heal", "gc", "withdraw", "forget", "annotate"]
     swept = list(begun(library, jobs, ["kill", "full"], POINTS))
     assert [one["job"] for one in swept[::2]] == jobs
     assert [(one["job"], one["problems"]) for one in swept if one["problems"]] == []
