@@ -94,7 +94,7 @@ class Unfinished(DriftlineError):
 
 
 class Unconfirmed(DriftlineError):
-    """Long work would be done again without a confirmation."""
+    """Questions would cost more than the user allows."""
 
 
 class Busy(DriftlineError):

@@ -102,7 +102,7 @@ def init(path: Place, *, preset: str = "folder", settings: Settings = (), force:
 @action("driftline run photos2024 --until retrieve", "Build")
 def run(
     run: Place, *, until: str | None = None, start: str | None = None, settings: Settings = (),
-    workers: int | str = "auto", engine: Engine = "local", yes: bool = False,
+    workers: int | str = "auto", engine: Engine = "local",
 ) -> Shown[Answer]:  # fmt: skip
     """Run all stages that are not done yet.
 
@@ -110,14 +110,12 @@ def run(
     them. Old output is kept until the new one is complete. The same command continues a run that was stopped or killed.
     It exits with code 3 where answers are missing: add them (driftline annotate, or a results file in DIR/answers) and
     run it again.
-
-    yes: Repeat finished work of more than 10 minutes.
     """
     from driftline.pipelines.run import runner
 
     folder = path_of(run)
     context = common.context_to_run(folder, changes_of(settings), executor_of(engine, workers))
-    entries = runner.run(context, start, until, yes)
+    entries = runner.run(context, start, until)
     missing = next((entry["because"] for entry in entries if "because" in entry), None)
     lines = [runner.table(entries), *([] if missing else _following(folder, entries))]
     waits = Waiting("The run waits for answers.", "", missing) if missing else None

@@ -4,23 +4,20 @@ Unfinished work continues where it stopped. Finished output is removed only when
 """
 
 import shlex
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from driftline.curate.core.atomic_io import TEMPORARY, fingerprint
-from driftline.curate.core.errors import BadConfig, DriftlineError, Unconfirmed, Unfinished, UnknownName, Waiting
+from driftline.curate.core.atomic_io import TEMPORARY
+from driftline.curate.core.errors import BadConfig, DriftlineError, Unfinished, UnknownName, Waiting
 from driftline.curate.core.files import look_again, one_walk
 from driftline.curate.validation.settings import FORGOTTEN
 from driftline.pipelines.stages import STAGES
 from driftline.pipelines.stages import state as on_disk
 from driftline.pipelines.stages.base import Context, Stage, reasons_text
-from driftline.pipelines.stages.bucket import Bucket
 from driftline.pipelines.stages.state import BORDERS, DONE, INTENT, RECORD, StageState, begun_of, done_of, folder_of
 
-LONG = 600.0  # seconds of finished work that are repeated only with --yes
 SHORT = 10.0  # seconds that are repeated without a word
 FORCED = "requested by --from"
 
@@ -105,25 +102,16 @@ def damage_text(damaged: Sequence[str]) -> str:
     return f"{', '.join(damaged[:3])}{f' and {len(damaged) - 3:,} more' if len(damaged) > 3 else ''} missing or changed"
 
 
-def confirm(context: Context, plans: Sequence[Verdict], yes: bool) -> None:
-    """Say which finished work is done again. Raises Unconfirmed if it took longer than LONG or if the disk has less
-    room than the old output takes, unless `yes`."""
+def announce(context: Context, plans: Sequence[Verdict]) -> None:
+    """Say which finished work is done again."""
     again = [p for p in plans if (p.seconds or 0.0) >= SHORT]
     if not again:
         return
     skipped = [p.stage for p in plans if p.action == "skip"]
-    seconds = sum(p.seconds or 0.0 for p in again)
-    files = [[*folder_of(context.root, p.stage).rglob("*")] for p in again]
-    room = max(sum(path.stat().st_size for path in paths if path.is_file()) for paths in files)
-    free = shutil.disk_usage(context.root).free
-    text = (
+    context.run_log.say(
         f"To do again: {', '.join(f'{p.stage} ({p.because}, {duration(p.seconds or 0.0)} last time)' for p in again)}."
         f" Kept as they are: {', '.join(skipped) or 'no stages'}. Old output is kept until the new one is complete."
     )
-    if not yes and (seconds > LONG or room > free):
-        short = f"It needs about {room:,} bytes beside the old output; {free:,} are free." if room > free else ""
-        raise Unconfirmed(text, short, "Add --yes to do it.")
-    context.run_log.say(text)
 
 
 def duration(seconds: float) -> str:
@@ -145,16 +133,14 @@ def run(
     context: Context,
     start: str | None = None,
     until: str | None = None,
-    yes: bool = False,
     before: Callable[[], None] | None = None,
     planned: Callable[[Sequence[Verdict]], None] | None = None,
 ) -> list[dict[str, Any]]:
     """Run all stages that are not done, in order; returns `status`.
 
-    All settings are checked before any work. yes: repeat long work without asking. before: called while the folder is
-    locked, before anything is planned; without it, an unfinished attempt to grow ends with this run. planned: gets the
-    plans. A run that needs answers stops without an error: its entry with the state `waiting` has the key
-    `because`, which says what to do. After an error, everything that was done stays in place.
+    All settings are checked before any work. before: called while the folder is locked, before anything is planned.
+    planned: gets the plans. A run that needs answers stops without an error: its entry with the state `waiting` has the
+    key `because`, which says what to do. After an error, everything that was done stays in place.
     """
     check_stages(start, until)
     run_log = context.run_log
@@ -179,11 +165,11 @@ def run(
         for stage in stages:
             if stage.name in todo:
                 stage.check()
-        confirm(context, plans, yes)
+        announce(context, plans)
         on_disk.write_changes(context.root, context.changes)
         for stage in stages:
             try:
-                _run_one(stage, todo.get(stage.name), yes)
+                _run_one(stage, todo.get(stage.name))
                 look_again()  # hours later, and what was seen of many photos is large
             except Waiting as waiting:
                 because = str(waiting)
@@ -194,8 +180,6 @@ def run(
                 raise
             except KeyboardInterrupt:
                 raise KeyboardInterrupt(_stopped(stage)) from None
-        if before is None:
-            on_disk.end_growth(context.root, fingerprint(Bucket(context).settings()))
     entries = status(context)
     for entry in entries:
         if entry["state"] == "waiting" and (because or entry["stage"] == until):
@@ -214,7 +198,7 @@ def _stopped(stage: Stage) -> str:
     )
 
 
-def _run_one(stage: Stage, planned: Verdict | None, yes: bool) -> None:
+def _run_one(stage: Stage, planned: Verdict | None) -> None:
     """planned: what was announced; None: to be skipped."""
     context, run_log = stage.context, stage.context.run_log
     forced = planned is not None and planned.because == FORCED
@@ -228,7 +212,7 @@ def _run_one(stage: Stage, planned: Verdict | None, yes: bool) -> None:
         return
     assert state.mark is not None  # the stages before are done
     if state.done and now.action == "run" and not forced and planned is not None and planned.seconds is None:
-        confirm(context, [now], yes)
+        announce(context, [now])
     state.reopen(now.damaged)
     retry = context.retry if stage.name == "fetch" else None
     work, spent = state.begin(forced, None if retry is None else list(retry.reasons))

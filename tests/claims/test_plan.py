@@ -60,7 +60,7 @@ def planned(here: Context) -> dict[str, Any]:
 
 def really(here: Context) -> tuple[int, int, float]:
     """Images, gold questions that are no candidates, and US dollars of the batch that the stage writes."""
-    run(here, until="ask", yes=True)
+    run(here, until="ask")
     facts = read_json(folder_of(here.root, "ask") / "batch.json")
     items = set(pq.read_table(folder_of(here.root, "ask") / "items.parquet")["id"].to_pylist())
     gold = {facts["items"][item] for item in facts["gold"]}

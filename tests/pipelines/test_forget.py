@@ -96,7 +96,7 @@ def test_only_their_owner_reads_files_with_answers_also_after_they_were_copied(r
         (root / name).chmod(0o644)  # as a copy by somebody else's tool
     with closing(answer_store_of(context_of(root))) as store:
         store.skip(PEOPLE[0], next(iter(store.batch["items"])))
-    run(context_of(root), start="tally", yes=True)
+    run(context_of(root), start="tally")
     assert open_to_others() == [], "all are written again, or looked at"
 
 

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -22,7 +21,7 @@ from support.stand_ins import Answer, Query, StandIn, serve
 
 import driftline as dl
 from driftline.curate.core.atomic_io import read_json, write_json
-from driftline.curate.core.errors import BadConfig, DriftlineError, MissingFile, Unconfirmed, Unfinished
+from driftline.curate.core.errors import BadConfig, DriftlineError, MissingFile, Unfinished
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.fetch.run import fetch_shard
 from driftline.pipelines.actions.common import context_of_last
@@ -212,26 +211,11 @@ class TestConfirmation:
         mark = folder_of(root, stage) / "done.json"
         write_json(mark, read_json(mark) | {"seconds": seconds})
 
-    def test_long_work_is_repeated_only_with_yes(self, finished: Path) -> None:
-        self.slow(finished, "embed", 11_520.0)
-        before = tree(finished / "stages")
-        with pytest.raises(Unconfirmed, match=r"embed .*3 h 12 min last time.*Kept as they are: ingest, filter.*--yes"):
-            run(context(finished, "embed.batch=7"))
-        assert tree(finished / "stages") == before
-        run(context(finished, "embed.batch=7"), yes=True)
-        assert states(finished, "embed.batch=7") == ALL_DONE
-
-    def test_shorter_work_is_announced(self, finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_work_that_is_repeated_is_announced(self, finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.slow(finished, "embed", 90.0)
         loud = replace(context(finished, "embed.batch=7"), run_log=RunLog())
         run(loud, until="embed")
         assert "embed (settings or inputs changed, 2 min last time)" in capsys.readouterr().err
-
-    def test_too_little_room_for_old_and_new_output_is_said(self, finished, monkeypatch):
-        self.slow(finished, "embed", 90.0)
-        monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=10))
-        with pytest.raises(Unconfirmed, match=r"bytes beside the old output; 10 are free"):
-            run(context(finished, "embed.batch=7"))
 
 
 class Shop(StandIn):

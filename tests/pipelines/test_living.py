@@ -395,7 +395,7 @@ def test_photos_leave_and_come_where_a_run_has_two_shards_and_two_workers(tmp_pa
     for thing in ("car", "bus"):
         add(root / "photos", thing, range(884))
     (root / "driftline.yaml").write_text(photo_config("  per_class: 20"))
-    run = ("run", "--yes", "--workers", "2")
+    run = ("run", "--workers", "2")
     assert kept(root, *run)["embed"] == 1768
     assert driftline("withdraw", str(root), "photos/car/2011-05-01-0.png").returncode == 0
     assert kept(root, *run, "--set", "release.version=1.0.1")["embed"] == 1767

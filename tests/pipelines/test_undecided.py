@@ -30,7 +30,7 @@ def undecided(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(root / "photos" / "car" / "2010-05-01.jpg", root / "photos" / "car" / "2011" / "a.jpg")
     (root / "driftline.yaml").write_text(photo_config("  per_class: 2").replace("calendar,", "calendar, unit: month,"))
     assert "1 photos may be in several buckets" in driftline("plan", str(root)).stdout
-    driftline("run", str(root), "--until", "bucket", "--yes")
+    driftline("run", str(root), "--until", "bucket")
     return root
 
 
@@ -66,7 +66,7 @@ def test_a_person_settles_its_date_on_the_page_and_the_next_run_puts_it_into_its
     assert answer.json() == {"message": "Saved. The next driftline run puts the photo into its bucket."}
     assert (own / "dates.csv").read_text() == f"id,date\n{id_},2011-05\n"
 
-    driftline("run", str(own), "--until", "bucket", "--yes")
+    driftline("run", str(own), "--until", "bucket")
     assert reasons(own) == []
     members = pq.read_table(folder_of(own, "bucket") / "members.parquet").to_pylist()
     assert [row["bucket"] for row in members if row["id"] == id_] == [1]

@@ -35,7 +35,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("withdraw") / "run"
     album(root / "photos", 6)
     (root / "driftline.yaml").write_text(photo_config("  per_class: 5"))
-    assert driftline("run", str(root), "--yes").returncode == 0
+    assert driftline("run", str(root)).returncode == 0
     return root
 
 
@@ -48,12 +48,12 @@ def test_a_photo_leaves_the_release_with_the_next_plain_run_and_its_owner_can_ch
         f"withdrawn: {own}\nRelease 1.0.0 holds them: raise release.version before you publish again.\n"
         f"Next: driftline run {published}\n"
     )
-    assert driftline("run", str(published), "--yes", "--set", "release.version=1.0.1").returncode == 0
+    assert driftline("run", str(published), "--set", "release.version=1.0.1").returncode == 0
     release = Release.open(published)
     assert gone not in release.table["id"].to_pylist()
     assert release.withdrawn([gone, stays]) == [gone]
     assert [path for path in release.path.rglob("*") if path.is_file() and gone.encode() in path.read_bytes()] == []
-    assert driftline("run", str(published), "--yes", "--set", "release.version=1.0.1").returncode == 0
+    assert driftline("run", str(published), "--set", "release.version=1.0.1").returncode == 0
     assert gone not in Release.open(published).table["id"].to_pylist(), "it stays away"
 
     assert f"withdrawn: 1 photos, {own} ({published / 'withdrawals.csv'})" in driftline("status", str(published)).stdout
@@ -108,7 +108,7 @@ def table_run(root: Path, store: Path, query: str = "") -> list[str]:
 
 
 def passed(root: Path) -> list[str]:
-    done = driftline("run", str(root), "--until", "filter", "--yes")
+    done = driftline("run", str(root), "--until", "filter")
     assert done.returncode == 0, done.stderr
     return pq.read_table(sorted((folder_of(root, "filter") / "table").glob("*")))["id"].to_pylist()
 
@@ -219,7 +219,7 @@ def test_the_place_of_a_withdrawn_photo_stays_empty_and_nobody_is_asked(labels, 
         assert done.returncode == 0, done.stderr
         previous = [f"release.previous={tmp_path / '2'}"] if number == 2 else []  # also without it the sides stay
         options = [f"--set={change}" for change in (*sets, f"release.version=1.0.{number}", *previous)]
-        done = inside("run", folder, "--yes", *options)
+        done = inside("run", folder, *options)
         assert done.returncode == 0, "nobody is asked"
         after = Release.open(folder)
         assert table(after) == {id_: row for id_, row in table(before).items() if id_ != gone}
