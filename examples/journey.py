@@ -1,8 +1,8 @@
-"""From photos to a report, on the built-in photo world: about two minutes, offline."""
+"""From photos to a report, on rendered photos: about two minutes, offline."""
 
 import driftline as dl
 
-run = dl.demo("demo")  # photos, download, retrieval, simulated workers, release
+run = dl.demo("demo")  # photos, download, retrieval, simulated annotators, release
 for stage in dl.status(run)["stages"]:
     print(stage["stage"], stage["state"], stage["counts"])
 release = run.release()

@@ -60,9 +60,7 @@ def seen(kind: str, model: str, weights: str | None = None) -> Seen:
         if place and (Path(place) / FILE).is_file():
             return declared(Path(place) / FILE)
     name = f"{model}:{weights or ''}"
-    return next(
-        (claim for of, pattern, claim in claims() if of in (kind, "any") and re.fullmatch(pattern, name)), NOBODY
-    )
+    return next((claim for of, pattern, claim in claims() if of == kind and re.fullmatch(pattern, name)), NOBODY)
 
 
 def declared(path: Path) -> Seen:

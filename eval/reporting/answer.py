@@ -135,7 +135,7 @@ def _controlled(tested: Sequence[Result], others: int, time: str) -> tuple[str, 
     draws = f"{fewest} permutations" if fewest >= wanted else f"{fewest} of {wanted} permutations"
     of_control = f"net of a control in which nothing can age ({draws})"
     if others:
-        of_control += f"; {counted(others, 'learner')} not measurably worse had no control"
+        of_control += f"; {counted(others, 'equally accurate learner')} had no control"
     who = listed([name_of(r) for r in tested])
     states = {one.is_ for one in nets}
     if states == {"ageing"}:

@@ -174,11 +174,11 @@ def age(
     columns: Columns | None = None, period: int | str = "auto", until: int | str | None = None,
     cost_error: float | None = None, cost_retrain: float | None = None, alarm: str | None = None,
 ) -> Shown[Ages]:  # fmt: skip
-    """Say how fast accuracy of a model in service falls, from its log.
+    """Show how fast the accuracy of a model in service falls, from its log.
 
-    One row a prediction: time, id, version, prediction; score, label, label_time and group if there are. Of rows with
-    one id and version the last counts. Labels may be late or missing for most. In Python,
-    tables may also be data frames; the answer has json() and page(OUT).
+    One row a prediction: time, id, version, prediction; score, label, label_time and group if there are. The last
+    row of an id and version counts. Labels may be late or missing for most. In Python, tables may also be data frames;
+    the answer has json() and page(OUT).
 
     log LOG…: Predictions: Parquet, CSV, JSON lines.
     out PAGE: Page with age.json beside it: a folder, or a file that ends with .html.

@@ -8,15 +8,16 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow.parquet as pq
+import yaml
 
 from driftline.curate.core.errors import DriftlineError, UnknownName, without_secrets
 from driftline.curate.core.times.dates import iso
-from driftline.curate.foreign.images import HEIC_NEEDS, JXL_NEEDS
 from driftline.curate.metadata.released_ids import released_ids
 from driftline.curate.retrieval.retrieve import FATES
 from driftline.curate.sources.folder import Folder
@@ -29,6 +30,7 @@ from driftline.pipelines.stages.base import Counts, check_reasons
 from driftline.pipelines.stages.state import done_of, folder_of, kept_changes
 
 SHOWN = 200  # lines for people
+MEANING = yaml.safe_load((files("driftline.pipelines.stages") / "reasons.yaml").read_text(encoding="utf-8"))
 ALL_DATES = ("exif", "sidecar", "path", "file")
 TEXTS = ("id", "url", "path", "user", "nickname", "title", "page_url", "licence", "label", "extra")
 OF_SOURCE = dict.fromkeys(TEXTS, "VARCHAR") | {"row": "BIGINT", "uploaded": "BIGINT"}
@@ -59,8 +61,7 @@ CASE WHEN bucket IN (SELECT bucket FROM candidates) THEN 'not_retrieved' ELSE 'u
 FROM embedded WHERE fault IS NULL AND id NOT IN (SELECT id FROM candidates)"""
 NO_VECTOR = """SELECT {number}, '{stage}', NULL, id, 'no_vector', NULL FROM members
 WHERE id NOT IN (SELECT id FROM embedded)"""
-
-
+UNKEPT = {"retrieve": UNLISTED, "embed": NO_VECTOR}
 ADDRESSES, USERS = 10, 5  # that share an image: it may stand for no image
 SAME = f"""SELECT source_sha256, count(DISTINCT url), count(DISTINCT user) FROM fetched JOIN ingested USING (id)
 WHERE fault IS NULL AND url IS NOT NULL GROUP BY 1
@@ -139,9 +140,8 @@ def _drops(database: duckdb.DuckDBPyConnection, root: Path) -> Iterator[str]:
             reason = quoted(column)
             lost = f"{reason} NOT IN ('kept', 'background')"
             yield f"{place}, row, id, {reason} AS reason, detail FROM {name} WHERE {lost}{later}"
-        for own, query in (("retrieve", UNLISTED), ("embed", NO_VECTOR)):
-            if stage == own and done_of(root, stage) is not None:
-                yield query.format(number=number, stage=stage)
+        if stage in UNKEPT and done_of(root, stage) is not None:
+            yield UNKEPT[stage].format(number=number, stage=stage)
 
 
 def dropped(root: Path, reasons: Sequence[str] = ()) -> list[dict[str, Any]]:
@@ -177,9 +177,8 @@ def dropped_text(rows: Sequence[Mapping[str, Any]], config: Config) -> str:
         if left := [place for place in ALL_DATES if place not in source.dates]:
             wanted = ", ".join([*source.dates, *left])
             lines.append(f"Not in: {', '.join(left)}. To look there, too: --set 'collection.dates=[{wanted}]'")
-    for reason, needs in (("needs_heic_extra", HEIC_NEEDS), ("needs_jxl_extra", JXL_NEEDS)):
-        if n := sum(row["reason"] == reason for row in rows):
-            lines.append(f"{n:,} photos: {needs}. Then: driftline run DIR --from ingest")
+    pairs = dict.fromkeys((row["stage"], row["reason"]) for row in rows)
+    lines += [f"{reason}: {MEANING[stage][reason]}" for stage, reason in pairs if reason in MEANING.get(stage, ())]
     return "\n".join(lines) or "No photo was dropped."
 
 

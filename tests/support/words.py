@@ -53,7 +53,7 @@ def pages() -> Iterator[tuple[str, str]]:
     texts = {p.relative_to(ROOT).as_posix(): p.read_text(encoding="utf-8") for p in found if p.name != "lab_book.md"}
     made = runpy.run_path(str(ROOT / "docs" / "conf.py"))
     texts |= {"commands": made["commands"]().replace("```text", "").replace("```", "")}
-    for file in ("learner_page", "parts_page", "run_file"):
+    for file in ("learner_page", "parts_page", "reasons_page", "run_file"):
         texts[file] = runpy.run_path(str(ROOT / "docs" / f"{file}.py"))["page"]()
     for name, text in texts.items():
         prose = re.sub(r"^```.*?^```", lambda m: "\n" * m[0].count("\n"), text, flags=re.S | re.M)

@@ -205,7 +205,7 @@ def _fall(aged: Aged) -> Text:
         return f"Accuracy of a version changes by {low} to {high} points per {unit}."
     smaller, larger = sorted((abs(float(slope.low)), abs(float(slope.high))))
     size = f"{'fell' if slope.value < 0 else 'rose'} {points(abs(float(slope.value)))} points per {unit}"
-    return Markup("In this log accuracy of a version {} ({} to {}).").format(
+    return Markup("In this log the accuracy of a version {} ({} to {}).").format(
         render("strong", size), points(smaller), points(larger)
     )
 
