@@ -2,8 +2,8 @@
 
     python studies/coverage.py [intervals] [ties] [ageing] [--simulations 300]
 
-One JSON line a case. `intervals`: the share of simulations whose 95 % interval holds the true half-life, slope, curve
-and accuracy. `ties`: the share of tables of equal learners in which any two of them are said to differ. `ageing`: of
+One JSON line a case. `intervals`: the share of simulations whose 95 % interval holds the true half-life and
+accuracy. `ties`: the share of tables of equal learners in which any two of them are said to differ. `ageing`: of
 nearest-mean in worlds of `tests/claims/worlds.py`, the mean net loss, the share of worlds whose interval holds it, and
 in which ageing is found.
 
@@ -36,7 +36,7 @@ from driftline.eval.predictions import groups_of
 from driftline.eval.rows import Answers, Row, Run, groups
 from driftline.eval.scoring.ageing import Ageing, ageing
 from driftline.eval.scoring.comparing import compare
-from driftline.eval.scoring.decay import by_lag, falling, first_below, left_over, pairs_of, slope
+from driftline.eval.scoring.decay import falling, first_below, left_over, pairs_of
 from driftline.eval.scoring.net import Control, Draw, Kind, Net, key_of, matrix_of, net_of, pairs_in
 from driftline.eval.scoring.sums import Resampling
 from driftline.stream_builder.stream import Stream
@@ -148,10 +148,8 @@ def covered(world: World, simulations: int) -> dict[str, float]:
     chance = np.array(SHARES[world.balanced][0])
     true = {
         "half-life": float(first_below(falling(left_over(r, chance, pairs)), 0.5, lags[lags >= 0].astype(float))),
-        "slope": float(slope(r, pairs, pairs.model)),
         "accuracy": float(np.mean([truth[i, i + 1] for i in world.models if i + 1 < STEPS])),
     }
-    curve = by_lag(r, pairs)[lags > 0]
     inside: dict[str, list[float]] = {}
     for start in range(0, simulations, AT_ONCE):
         runs = runs_of(rng, world, [f"learner-{k}" for k in range(min(AT_ONCE, simulations - start))])
@@ -163,11 +161,8 @@ def covered(world: World, simulations: int) -> dict[str, float]:
             half = aged.half_life
             within = {
                 "half-life": half.low <= true["half-life"] <= half.high,
-                "slope": aged.slope.low <= true["slope"] <= aged.slope.high,
                 "accuracy": compared.score.low[k] <= true["accuracy"] <= compared.score.high[k],
             }
-            low, high = (end[lags > 0] for end in (aged.accuracy.low, aged.accuracy.high))
-            within["curve"] = float(np.mean((low <= curve) & (curve <= high)))
             for name, value in within.items():
                 inside.setdefault(name, []).append(float(value))
     return {name: round(float(np.mean(values)), 3) for name, values in inside.items()}
@@ -247,7 +242,7 @@ def found_to_age(world: dict[str, Any], simulations: int) -> dict[str, float]:
 
 
 def worlds() -> Iterator[World]:
-    """All cases of half-life, slope, curve and accuracy."""
+    """All cases of half-life and accuracy."""
     for left, n, (seeds, sd) in product(LEFT, (50, 200), ((1, 0.0), (3, 0.04), (10, 0.02))):
         for balanced, clusters in ((True, False), (False, False), (True, True)):
             if balanced or left == "exponential":

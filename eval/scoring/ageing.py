@@ -16,7 +16,6 @@ from driftline.eval.scoring import decay
 from driftline.eval.scoring.bands import Array, Band, Floats, share
 from driftline.eval.scoring.sums import Drawn, Draws, Resampling, Sums, drawn, draws_of
 from driftline.eval.timeline import Timeline, timeline
-from driftline.stream_builder.measures.label_correlation import independent
 from driftline.stream_builder.stream import Stream
 
 
@@ -30,27 +29,12 @@ class Ageing:
     """(K,) steps from training to test, rising; below 0: tests on the past"""
     base: int
     """position of the base lag in `lags`; K if there are only tests on the past"""
-    age: Floats
-    """(K,) mean time from training to test, in the timeline's unit"""
-    pairs: npt.NDArray[np.int64]
-    """(K,) number of pairs of training and tested step whose test also has a model at the base lag, its twin; 0 where
-    no test has one"""
-    models: int
-    """how many different models were tested: 1 for a learner that never learned again"""
-    accuracy: Band
-    """(K,) on the average test: mean of R at the base lag, and the change to it on the same tests; without twins, the
-    change of the same models since their first tests, which may be easier (see `by_lag`). With tests on the past alone,
-    the lag nearest to 0 takes the place of the base lag"""
     curve: decay.Curve
     """accuracy at the ages that many tests have, on the same tests, and the loss per unit of time"""
     model: decay.Ints
     """(M,) step up to which the model of a test was trained"""
     tested: decay.Ints
     """(M,) step on whose samples it was tested"""
-    accuracy_on: Band
-    """(M,) of each test"""
-    slope: Band
-    """() change of a model's accuracy per unit of time after its training"""
     half_life: decay.HalfLife
     """of accuracy above chance"""
     older: Band
@@ -90,7 +74,9 @@ def _ageing(runs: Sequence[Run], draws: Draws) -> Ageing | None:
     (_, n), stated = of.total.sum(1), decay.constants(runs)
     often = int(n[np.unique(pairs.tested, return_index=True)[1]].sum(0).argmax())  # all models have the same samples
     constant = np.array([stated.get(i, often) for i in pairs.model.tolist()], np.int64)
-    numbers, chance, base = _numbers(pairs, of, constant), _chance(n, constant), pairs.base
+    chance, base = _chance(n, constant), pairs.base
+    by_test, places = decay.placed(pairs, pairs.lags[base:][: decay.ages_shown(_shown(pairs))])
+    numbers = _numbers(pairs, of, constant, places)
     bands = {name: one.band() for name, one in numbers.items() if not name.startswith("left")}
     ages = [pairs.age[part] for part in np.split(np.arange(len(pairs.age)), pairs.starts[1:])]
     twins = [pairs.twin[part] >= 0 for part in np.split(np.arange(len(pairs.age)), pairs.starts[1:])]
@@ -98,23 +84,13 @@ def _ageing(runs: Sequence[Run], draws: Draws) -> Ageing | None:
     age = np.array([of_lag.mean() for of_lag in of_lags])
     first, own = pairs.first[pairs.later], np.arange(len(pairs.model))[pairs.later]
     tested_later = bool(((first >= 0) & (first != own)).any())  # a model has tests at the base lag and later
-    # Weights of samples move neither a test of one sample nor one whose answers are all right or all wrong.
-    right, samples = of.total.sum((1, 3)) / of.seeds  # which test the same samples
-    width = np.where(bands["r"].low == bands["r"].high, independent(right, samples), 0.0)
-    accuracy_on = Band(bands["r"].value, bands["r"].low - width, bands["r"].high + width).of_share()
     return Ageing(
         timeline=times,
         lags=pairs.lags,
         base=base,
-        age=age,
-        pairs=np.array([both.sum() for both in twins], np.int64),
-        models=len(np.unique(pairs.model)),
-        accuracy=bands["accuracy"],
-        curve=_curve(pairs, bands),
+        curve=_curve(pairs, bands, by_test, places),
         model=pairs.model,
         tested=pairs.tested,
-        accuracy_on=accuracy_on,
-        slope=bands["slope"],
         half_life=decay.half_life_of(numbers["left"], age[base:], tested_later),
         older=bands["older"],
         chance=chance,
@@ -124,18 +100,14 @@ def _ageing(runs: Sequence[Run], draws: Draws) -> Ageing | None:
     )
 
 
-def _numbers(pairs: decay.Pairs, of: Sums, constant: decay.Ints) -> dict[str, Drawn]:
+def _numbers(pairs: decay.Pairs, of: Sums, constant: decay.Ints, places: decay.Ints) -> dict[str, Drawn]:
     """All numbers of one learner, with other samples and seeds."""
-    places = decay.placed(pairs, pairs.lags[pairs.base :][: decay.ages_shown(_shown(pairs))])[1]
 
     def numbers(right: Array, n: Array) -> dict[str, Array]:
         r, r_of = share(right.sum(-1), n.sum(-1)), np.moveaxis(share(right, n), -1, -2)
         return {
-            "r": r,
-            "accuracy": decay.by_lag(r, pairs),
             "curve": decay.on_same(r, places),
             "curve_of": decay.on_same(r_of, places),
-            "slope": decay.slope(r, pairs, pairs.model),
             "loss": -decay.slope(r, pairs, pairs.tested),
             "left": decay.left_over(r, _chance(n, constant), pairs),
             "older": pairs.means((decay.at(r, pairs.twin) - r)[..., pairs.later], pairs.base),
@@ -150,20 +122,16 @@ def _shown(pairs: decay.Pairs) -> decay.Ints:
     return pairs.totals(counted if pairs.twins else counted | True, pairs.base).astype(np.int64)
 
 
-def _curve(pairs: decay.Pairs, bands: dict[str, Band]) -> decay.Curve:
-    counts = _shown(pairs)
-    by_test, places = decay.placed(pairs, pairs.lags[pairs.base :][: decay.ages_shown(counts)])
+def _curve(pairs: decay.Pairs, bands: dict[str, Band], by_test: bool, places: decay.Ints) -> decay.Curve:
     times = pairs.age[places] if len(places) else np.full((1, places.shape[1]), np.nan)
     return decay.Curve(
         age=times.mean(0),
         youngest=times.min(0),
         oldest=times.max(0),
         tested=pairs.tested[places[:, 0]] if by_test and places.size else np.zeros(0, np.int64),
-        models=0 if by_test else len(places),
         accuracy=bands["curve"].of_share(),
         accuracy_of=bands["curve_of"].of_share(),
         loss=bands["loss"],
-        pairs=int(counts[1:].sum()),
     )
 
 

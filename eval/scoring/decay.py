@@ -1,4 +1,4 @@
-"""How accuracy falls with the age of a model: by lag, as a slope, as a half-life, and on the same tests.
+"""How accuracy falls with the age of a model: as a slope, as a half-life, and on the same tests.
 
 A test is of a model where it last changed: a model that learns nothing at later steps has no tests of its own there,
 and goes on ageing (see `rows.new_models`). A lag is the tested step minus the trained one; the base lag is the smallest
@@ -148,18 +148,6 @@ class HalfLife:
     """where it is not reached: when half would be gone if the mean fall went on; NaN: reached, or no fall"""
 
 
-def by_lag(r: Array, pairs: Pairs) -> Array:
-    """(..., K) accuracy at each lag as on the average test: the mean of fresh models on all their tests, and what
-    models at the lag differ from those on the same tests. Steps differ in how hard they are, and each lag has other
-    ones: means of all tests at a lag would take hard last steps for age. Where no model is fresh on the tests of some
-    lag, as of a learner that never learns again: what the same models differ from their first tests."""
-    anchor = pairs.twin if pairs.twins else pairs.first
-    fresh = r[..., anchor == np.arange(len(anchor))]
-    present = ~np.isnan(fresh)
-    level = np.where(present, fresh, 0).sum(-1) / np.where(present.any(-1), present.sum(-1), np.nan)
-    return np.asarray(level[..., None] + pairs.means(r - at(r, anchor)))
-
-
 def slope(r: Array, pairs: Pairs, level: Ints) -> Array:
     """(...) change per unit of time: least squares over the tests from the base lag on, with an own level for each
     value of `level` (M,), as of each model; NaN if none has two tests."""
@@ -266,10 +254,8 @@ class Curve:
     oldest: Floats
     """(A,) the longest of these times"""
     tested: npt.NDArray[np.int64]
-    """(J,) steps that were tested by models of all these ages: each point is a mean over them"""
-    models: int
-    """0, or if no step was (a learner that never learns again has one model): each point is a mean over so many models
-    that were tested at all these ages, on later tests at a greater age"""
+    """(J,) steps that were tested by models of all these ages: each point is a mean over them; if no step was (a
+    learner that never learns again has one model), over the models that were tested at all these ages"""
     accuracy: Band
     """(A,)"""
     accuracy_of: Band
@@ -277,8 +263,6 @@ class Curve:
     loss: Band
     """() points (0 … 1) that a model loses per unit of age to fresh models on the same tests: least squares over all
     pairs, with an own level for each test; NaN if no test has models of two ages"""
-    pairs: int
-    """of an older and a fresh model on the same test"""
 
 
 def ages_shown(pairs: npt.NDArray[np.int64]) -> int:

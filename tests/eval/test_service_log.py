@@ -255,7 +255,7 @@ def test_the_command_writes_a_page_and_exits_with_4_where_a_limit_is_crossed(tmp
     )  # 0.82, but up to 0.843
 
 
-def test_a_benchmark_as_a_log_has_the_half_life_and_slope_of_its_report(tmp_path: Path) -> None:
+def test_a_benchmark_as_a_log_has_the_half_life_of_its_report(tmp_path: Path) -> None:
     stream = drifting(steps=8, n=240, drift=0.35, noise=1.4)
     steps = []
     for step in stream.steps:
@@ -276,7 +276,6 @@ def test_a_benchmark_as_a_log_has_the_half_life_and_slope_of_its_report(tmp_path
         half = half_life(result.cells, result.curve, result.fit, np.random.default_rng(0))
         assert float(half.value) == pytest.approx(report.half_life.value, rel=1e-2)
         assert half.low <= report.half_life.value <= half.high
-        assert float(result.slope.value) == pytest.approx(float(report.slope.value), rel=1e-2)
 
 
 @pytest.mark.proof("statistics")
