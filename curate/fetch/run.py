@@ -304,6 +304,3 @@ def _surplus(shard: Shard, first: int) -> pa.Table:
     same = {"shard": pa.array([shard.number] * n, pa.int32()), "fault": pa.array(["surplus"] * n, pa.string())}
     columns = [rows[f.name] if f.name in rows.column_names else same.get(f.name, pa.nulls(n, f.type)) for f in INDEX]
     return pa.Table.from_arrays(columns, schema=INDEX)
-
-
-__all__ = ["COLUMNS", "Again", "FetchSettings", "fetch", "fetch_shard", "manifest"]

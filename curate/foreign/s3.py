@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from driftline.curate.core.atomic_io import read_json, write_json
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, IntegrityError
@@ -29,20 +29,12 @@ class S3(Section):
 
     profile: str | None = None
     """AWS profile (null: no keys, for public buckets)"""
-    requester_pays: bool = False
-    """the profile's account pays for the transfer"""
     endpoint: str | None = None
     """another server that speaks S3 (null: Amazon's)"""
     region: str = "us-west-2"
     """region of the bucket"""
     md5: Annotated[str, Field(pattern=r"^[0-9a-fA-F]{32}$"), Form("32 hexadecimal digits")] | None = None
     """MD5 of the file, checked after the download (null: the server's ETag, if it is an MD5)"""
-
-    @model_validator(mode="after")
-    def _names_who_pays(self) -> "S3":
-        if self.requester_pays and self.profile is None:
-            raise ValueError("requester_pays is true without a profile. Expected the profile of the account that pays")
-        return self
 
 
 def code_of(error: BaseException) -> str:
@@ -96,14 +88,13 @@ def fetch(uri: str, into: Path, settings: S3, run_log: RunLog) -> Path:
 
 def _fetch_all(uri: str, bucket: str, key: str, base: Path, settings: S3, run_log: RunLog) -> Path:
     server = client(settings)
-    payer = {"RequestPayer": "requester"} if settings.requester_pays else {}
     if not key.endswith("/"):
-        return _fetch_one(server, {"Bucket": bucket, "Key": key, **payer}, _local_path(base, key), settings, run_log)
+        return _fetch_one(server, {"Bucket": bucket, "Key": key}, _local_path(base, key), settings, run_log)
     listed = _call(
         uri,
         lambda: [
             entry["Key"]
-            for page in server.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=key, **payer)
+            for page in server.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=key)
             for entry in page.get("Contents", [])
             if not entry["Key"].endswith("/")
         ],
@@ -111,7 +102,7 @@ def _fetch_all(uri: str, bucket: str, key: str, base: Path, settings: S3, run_lo
     if not listed:
         raise BadInput(f"{uri} is empty.", "Expected files below it.")
     for name in listed:
-        _fetch_one(server, {"Bucket": bucket, "Key": name, **payer}, _local_path(base, name), settings, run_log)
+        _fetch_one(server, {"Bucket": bucket, "Key": name}, _local_path(base, name), settings, run_log)
     return _local_path(base, key)
 
 
@@ -187,7 +178,7 @@ def _call(uri: str, request: Callable[[], Any]) -> Any:
             raise BadInput(
                 f"Access to {uri} is denied ({code}).",
                 "Expected a public file, or credentials that may read it.",
-                "Set collection.s3.profile; for requester-pays buckets also collection.s3.requester_pays.",
+                "Set collection.s3.profile.",
             ) from None
         if code in ("412", "PreconditionFailed"):
             raise IntegrityError(f"{uri} changed during the download.", "", "Run the same command again.") from None

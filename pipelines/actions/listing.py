@@ -33,12 +33,6 @@ KINDS: dict[str, tuple[str, str]] = {  # kind → (registry, where its names are
     "presets": ("driftline.eval.experiment.presets:PRESETS", "init --preset, eval --preset"),
     "baselines": ("driftline.eval.leaderboard.baselines:shipped", "stream from-baseline; leaderboard --baselines"),
 }
-FAMILIES = {  # how a learner takes its data: its declared need → heading, the least demanding first
-    "": "batch by batch: under every protocol",
-    "first_step": "a whole first step, then batch by batch",
-    "whole_steps": "step by step",
-    "all_steps": "all steps at once, for the last one",
-}
 REGISTRIES = Registry("kind", "", {kind: target for kind, (target, _) in KINDS.items()})
 
 
@@ -87,28 +81,10 @@ def list_models() -> tuple[list[dict[str, Any]], str]:
     return rows, f"{columns(table)}\n{more}"
 
 
-def with_families(rows: list[dict[str, str]], protocol: str | None) -> list[dict[str, str]]:
-    """The rows with the family of each learner; only those that run under the protocol. Raises UnknownName."""
-    from driftline.eval.learner import Needs
-
-    registry: Registry = REGISTRIES["learners"]
-    refused = () if protocol is None else REGISTRIES["protocols"].resolve(protocol).refuses
-    matching = []
-    for row in rows:
-        needs = Needs() if registry.problem(row["name"]) else registry[row["name"]].needs
-        if not any(getattr(needs, need) for need in refused):
-            need = next((need for need in reversed(FAMILIES) if need and getattr(needs, need)), "")
-            matching.append(row | {"family": FAMILIES[need]})
-    return matching
-
-
-def by_family(rows: Sequence[Mapping[str, str]]) -> str:
-    parts = []
-    for family in FAMILIES.values():
-        members = [(row["name"], row["summary"], row["origin"]) for row in rows if row["family"] == family]
-        if members:
-            parts.append(f"{family}\n{columns(members)}")
-    return "\n\n".join(parts)
+def runs_under(protocol: str, learner: str) -> bool:
+    """Whether a learner runs under a protocol, or cannot be imported. Raises UnknownName."""
+    refused, registry = REGISTRIES["protocols"].resolve(protocol).refuses, REGISTRIES["learners"]
+    return bool(registry.problem(learner)) or not any(getattr(registry[learner].needs, need) for need in refused)
 
 
 def entries_of(kind: str) -> list[dict[str, str]]:

@@ -12,7 +12,7 @@ from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.system import cores, memory
 from driftline.pipelines import VERSION
 from driftline.pipelines.actions.action import Shown, action
-from driftline.pipelines.actions.listing import KINDS, by_family, columns, entries_of, list_models, with_families
+from driftline.pipelines.actions.listing import KINDS, columns, entries_of, list_models, runs_under
 
 NEEDED = ("torch", "open_clip_torch", "numpy", "pyarrow", "duckdb", "faiss-cpu", "pillow", "pandas")
 
@@ -25,9 +25,8 @@ def _kinds() -> list[str]:
 def list_registered(kind: str | None = None, *, protocol: str | None = None) -> Shown[list[dict[str, Any]]]:
     """List what is registered, and which package it is from.
 
-    Learners stand in families: by what they need to see at once. A broken entry of an installed package is listed with
-    the reason; the others work. Every other model of open_clip works, too. To measure drift, take a model whose
-    training photos are older than yours: RN50:yfcc15m ends in 2014.
+    A broken entry of an installed package is listed with the reason; the others work. Every other model of open_clip
+    works, too. To measure drift, take a model whose training photos are older than yours: RN50:yfcc15m ends in 2014.
 
     kind KIND: Default: the kinds; or models.
     protocol NAME: learners: only those that run under it.
@@ -40,10 +39,7 @@ def list_registered(kind: str | None = None, *, protocol: str | None = None) -> 
     if kind is None:
         rows = [{"name": name, "summary": used, "target": target} for name, (target, used) in KINDS.items()]
         return Shown(rows, columns([(e["name"], e["summary"]) for e in rows]))
-    if kind == "learners":
-        rows = with_families(entries_of(kind), protocol)
-        return Shown(rows, by_family(rows))
-    rows = [*entries_of(kind)]
+    rows = [row for row in entries_of(kind) if protocol is None or runs_under(protocol, row["name"])]
     return Shown(rows, columns([(e["name"], e["summary"], e["origin"]) for e in rows]))
 
 

@@ -195,15 +195,6 @@ class TestList:
     def test_without_a_kind_it_lists_the_kinds(self) -> None:
         assert [row["name"] for row in document("list")] == list(KINDS)
 
-    def test_learners_stand_in_families(self) -> None:
-        rows = {row["name"]: row["family"] for row in document("list", "learners")}
-        assert rows["fc-only"].startswith("batch by batch")
-        assert rows["er"] == "step by step"
-        assert rows["ft"] == "all steps at once, for the last one"
-        lines = driftline("list", "learners").stdout.splitlines()
-        assert lines[0].startswith("batch by batch")
-        assert "step by step" in lines
-
     @pytest.mark.parametrize("protocol", ["clear-iid", "clear-streaming", "near-future", "ocrr"])
     def test_learners_of_a_protocol_are_those_that_it_does_not_refuse(self, protocol: str) -> None:
         every = {row["name"] for row in document("list", "learners")}
