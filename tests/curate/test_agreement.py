@@ -66,6 +66,8 @@ def test_a_worker_who_always_gives_one_label_is_visible() -> None:
     row = agreement.worker_table(lazy, np.ones(len(lazy.items)))[4]
     assert (row["answers"], row["one_answer"], row["median_seconds"]) == (60, True, 1.0)
     assert row["agreement"] < 0.5
+    two = Votes(np.array([0, 0]), np.array([0, 1]), np.array([0, 1]))
+    assert [row["agreement"] for row in agreement.worker_table(two)] == [0, 0]
 
 
 @pytest.mark.parametrize("measure", [pairwise, fleiss_kappa, krippendorff_alpha])

@@ -153,6 +153,11 @@ class TestAdditionalRules:
         found = fates(ranked([0.9, 0.8, 0.7, 0.6]), self.rules.model_copy(update={"per_user": 1}), lookup)
         assert list(found[0].values()).count("kept") == 2
 
+    def test_which_part_of_the_time_has_one_image_more_is_drawn(self) -> None:
+        rules = self.rules.model_copy(update={"per_class": 1, "strata": 2})
+        of_all = [fates(ranked([0.9, 0.8]), rules, Lookup(strata=lambda rows: rows, bucket=b))[0] for b in range(20)]
+        assert {row for found in of_all for row, fate in found.items() if fate == "kept"} == {0, 1}
+
     def test_a_near_copy_is_replaced(self) -> None:
         x = np.array([[1, 0], [0.999, 0.04], [0, 1], [0, 1]], np.float32)
         found = fates(

@@ -336,6 +336,9 @@ class TestVerdict:
         assert verdict(answers, "bus", ValidationSettings(rule="exact")) == "no_majority"
         assert verdict(answers, "bus", ValidationSettings(rule="per-option")) == "kept"
 
+    def test_half_of_people_and_judges_is_no_majority(self) -> None:
+        assert verdict(ticks("bus", "bus", "car", "car"), "bus", ValidationSettings(), people=3) == "no_majority"
+
     def test_the_literal_text_keeps_images_that_two_workers_call_sensitive(self) -> None:
         literal = ValidationSettings(sensitive_drop=3, sensitive_hold=3)
         assert verdict(ticks("bus", "bus", "bus", sensitive=2), "bus", literal) == "kept"

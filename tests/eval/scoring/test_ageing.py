@@ -351,6 +351,7 @@ class TestModelsThatDoNotLearn:
     def test_a_frozen_model_ages_from_the_step_that_it_learned(self, learner: Any, protocol: str) -> None:
         found, run = self.ages(learner, protocol)
         assert {row.last_change for row in run.rows} == {0}
+        assert found.curve.models == 1
         assert found.lags.tolist() == ([0, 1, 2, 3] if protocol == "clear-iid" else [1, 2, 3])
         first = [row.n_correct / row.n for row in run.rows if row.learned_to == 0]
         assert found.curve.accuracy.value.tolist() == pytest.approx(first), "of later tests, not flat"
@@ -395,7 +396,8 @@ class TestChance:
         for step, sizes in zip(stream.steps, ((30, 20), (5, 40), (60, 5)), strict=True):
             of_class = [np.flatnonzero(step["train"].y == c) for c in (0, 1)]
             drawn = np.concatenate([places[:size] for places, size in zip(of_class, sizes, strict=True)])
-            steps.append(replace(step, splits={**step.splits, "train": step["train"].take(drawn)}))
+            tested = step["test"].take(np.flatnonzero((step["test"].y == 1) | (np.arange(len(step["test"])) % 3 > 0)))
+            steps.append(replace(step, splits={**step.splits, "train": step["train"].take(drawn), "test": tested}))
         finished: list[Run] = []
         evaluate(replace(stream, steps=steps), "clear-iid", ["nearest-mean"], keep_run=finished.append)
         assert [row.constant for row in finished[0].rows[::3]] == [0, 1, 0]
@@ -472,7 +474,7 @@ class TestBadInput:
         ("dates", "unit"),
         [
             ([-62_135_596_800, 0, 253_402_300_799], "years"), ([-62_135_596_801, 0, 1], "steps"),
-            ([0, 1, 253_402_300_800], "steps"), ([0, 5, 5], "steps"),
+            ([0, 1, 253_402_300_800], "steps"), ([0, 5, 5], "steps"), ([9, 0, 900_000], "steps"),
         ],
     )  # fmt: skip
     def test_dates_are_those_of_the_calendar_in_their_order(self, dates: list[Any], unit: str) -> None:
