@@ -24,8 +24,9 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import faiss
 import numpy as np
@@ -37,7 +38,7 @@ from driftline.curate.core.errors import IntegrityError
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.memory.correction_ledger import Ledger, entries, verify
 from driftline.eval.memory.knn_index import Memory, TrackedQueries, halves, unit
-from driftline.eval.protocols.ocrr.scale_study import scale_study
+from driftline.eval.protocols.ocrr.scale_study import Search, scale_study
 from driftline.eval.run import evaluate
 from driftline.stream_builder.stream import Split, Step, Stream
 
@@ -376,8 +377,8 @@ def kills(times: int) -> dict[str, object]:
 def scale(sizes: list[int]) -> dict[str, object]:
     """The scale study of the package; an index of a million entries takes half an hour."""
     found = []
-    for cost in scale_study(sizes):
-        found.append(asdict(cost))
+    for size, search in product(sizes, get_args(Search)):
+        found.append(asdict(scale_study(size, search)))
         print(json.dumps(found[-1]), file=sys.stderr)
     return {"scale": found}
 

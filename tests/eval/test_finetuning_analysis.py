@@ -138,18 +138,14 @@ class TestProjection:
         _, stream, runs = made
         (one,) = networks(runs, stream, [learner])
         assert len(one.models) == points
-        stages = {stage["fit"]: stage for stage in one.stages}
+        facts = run_of(runs, learner).about["learner_facts"]
+        stages = {stage["fit"]: stage for stage in facts["stages"]}
         if learner in ("sft", "sst-1"):
             for t, (net, _) in enumerate(one.models):
                 accuracy = accuracy_of(net, samples(stream.steps[t]["val"]), one.rule)
-                assert accuracy == stages[net_fit(runs, learner, t)]["accuracy"]
+                assert accuracy == stages[facts["network"][t]]["accuracy"]
         if learner == "jm":
             assert [time for _, time in one.models] == [0, 1, 2]
-
-
-def net_fit(runs: Path, learner: str, step: int) -> str:
-    """Key of the fit that made a run's network of a step."""
-    return str(run_of(runs, learner).about["learner_facts"]["network"][step])
 
 
 class TestSvcca:

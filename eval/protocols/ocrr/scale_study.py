@@ -1,12 +1,11 @@
 """OCRR's scale study: what a substrate of many samples costs and finds, by exact search and by each index."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.learner import Task
@@ -15,7 +14,7 @@ from driftline.eval.memory.knn_index import unit
 
 Search = Literal["brute", "ivf", "hnsw"]
 CLASSES, WIDTH, PART = 100, 384, 65_536
-ASKED, CORRECTED = 64, 200
+ASKED, CORRECTED, NOISE = 64, 200, 0.15
 
 
 @dataclass(frozen=True)
@@ -40,29 +39,18 @@ class Cost:
     """share of right answers"""
 
 
-def scale_study(
-    sizes: Sequence[int] = (10_000, 100_000, 1_000_000),
-    searches: Sequence[Search] = ("brute", "ivf", "hnsw"),
-    noise: float = 0.15,
-    seed: int = 0,
-) -> Iterator[Cost]:
-    """Each size with each search, one after the other, as it is measured.
+def scale_study(n: int, search: Search) -> Cost:
+    """A substrate of n entries with one search.
 
-    100 Gaussian classes of 384 numbers, with `noise` a number around a mean of length one; 64 predictions, then 200
+    100 Gaussian classes of 384 numbers, with `NOISE` a number around a mean of length one; 64 predictions, then 200
     corrections. Ten thousand entries take seconds; an HNSW index takes about 2 ms an entry, a million half an hour or
-    more, and 4 GB of memory. Raises ValueError for a size below 1.
+    more, and 4 GB of memory.
     """
-    for n in sizes:
-        rng = rng_for(seed, "scale", n)
-        means = unit(rng.normal(size=(CLASSES, WIDTH)))
-        y = rng.integers(0, CLASSES, n + ASKED + CORRECTED)
-        parts = np.split(y, range(PART, len(y), PART))
-        x = np.concatenate([(means[p] + rng.normal(0, noise, (len(p), WIDTH))).astype(np.float32) for p in parts])
-        for search in searches:
-            yield _cost(x, y, n, search)
-
-
-def _cost(x: npt.NDArray[np.float32], y: npt.NDArray[np.int64], n: int, search: Search) -> Cost:
+    rng = rng_for(0, "scale", n)
+    means = unit(rng.normal(size=(CLASSES, WIDTH)))
+    y = rng.integers(0, CLASSES, n + ASKED + CORRECTED)
+    parts = np.split(y, range(PART, len(y), PART))
+    x = np.concatenate([(means[p] + rng.normal(0, NOISE, (len(p), WIDTH))).astype(np.float32) for p in parts])
     learner = Substrate(index=search) if search == "brute" else Substrate(index=search, exact_below=n - 1)
     learner.begin(Task(CLASSES, (WIDTH,)), rng_for(0))
     built = _seconds(lambda: learner.learn(x[:n], y[:n]))

@@ -38,8 +38,6 @@ class Trained:
     """the network with its random weights"""
     rule: Rule
     """settings of its evaluation"""
-    stages: Sequence[dict[str, Any]]
-    """stages in the run's record"""
     models: Sequence[tuple[Net, int]]
     """network and time of its model: after the history and each step that it was trained on alone, or of each time of
     a joint model"""
@@ -70,7 +68,7 @@ def trained(run: Run, runs: Path, stream: Stream) -> Trained:
     after = nets[-1]
     models = [(after, t) for t in range(after.times)] if after.times > 1 else [(net, -1) for net in nets]
     rule = protocol.rules(stream).rule
-    return Trained(about["learner"], about["seed"], after, before, start, rule, stages=stages, models=models)
+    return Trained(about["learner"], about["seed"], after, before, start, rule, models)
 
 
 def network(store: Fits, fit: str, start: Net) -> Net:
