@@ -22,6 +22,7 @@ from driftline.pipelines.browse.server import application as browsing
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.run.run_folder import open_collection
 from driftline.pipelines.stages.base import Context
+from driftline.stream_builder.export.layouts import write_contact_sheet
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURES = ROOT / "docs" / "pictures"
@@ -92,11 +93,10 @@ def main() -> None:
     dl.demo(real, real=True)
     dl.audit(real, out=work / "audit")
     shifted = dl.compose(demo, "R:C,jpeg(3):L", sizes=[55, 44, 44, 44], test_size=22)
+    write_contact_sheet(shifted, PICTURES / "streams.png", "train")
     with chromium_browser() as browser:
         page = browser.new_page(viewport={"width": 1200, "height": 800})
         page.set_default_timeout(300_000)  # models are loaded
-        page.set_content(shifted._repr_html_())
-        page.locator("table").screenshot(path=PICTURES / "streams.png")
         report(page, demo / "report" / "index.html")
         shot(page, "demo")
         report(page, next((demo / "report").glob("stream-*.html")))

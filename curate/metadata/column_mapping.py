@@ -16,7 +16,7 @@ from driftline.curate.foreign.cells import NO_LABEL, NOTHING
 from driftline.curate.foreign.delimited import Fault
 from driftline.curate.foreign.names import RESERVED, in_either_form
 from driftline.curate.foreign.time_cells import NO_TIME, UNREADABLE, TimeColumn, Times
-from driftline.curate.metadata.columns import ID, TimeUnit, id_of_address, printable, safe_id
+from driftline.curate.metadata.columns import FLICKR_LICENCES, ID, TimeUnit, id_of_address, printable, safe_id
 from driftline.curate.metadata.schema import as_mask, records_with, whole
 
 SURVEYED = ("uploaded", "until", "taken", "label", "licence", "id", "user", "title")
@@ -37,11 +37,14 @@ class Reading:
     """uploaded, until, taken → of all rows"""
     notes: tuple[str, ...] = ()
     """sentences for people"""
+    licence_names: str | None = None
+    """flickr: licences are numbers of Flickr's"""
 
 
 def survey(
-    tables: Iterable[pa.Table], columns: Mapping[str, str], unit: str, name: str, time_format: str | None = None
-) -> Reading:
+    tables: Iterable[pa.Table], columns: Mapping[str, str], unit: str, name: str, licence_names: str | None = None,
+    time_format: str | None = None,
+) -> Reading:  # fmt: skip
     """Look at times, labels and ids over all parts of a table. columns: column of the collection → of the table.
     unit, time_format: of times, as `TableSource` has them. name: of the table, in messages. Raises BadInput for numbers
     that are no plausible times, as `TimeColumn.whole` for times that cannot be read, and for ids that a spreadsheet
@@ -66,10 +69,11 @@ def survey(
     notes = [note.removeprefix(f"{name}: ") for _, said in read.values() for note in said]
     notes += [f"{role} is nothing in {n:,} rows, such as {word!r}." for role, (n, word) in nothing.items()]
     licences = Counter({text: n for text, n in counts["licence"].items() if text.isdecimal()})
-    if licences:
-        notes.append(f"licence is a number in {licences.total():,} rows, such as {min(licences)}: write names.")
+    if licences and licence_names is None:
+        way_out = "if they are Flickr's, set collection.licence_names: flickr; else write names"
+        notes.append(f"licence is a number in {licences.total():,} rows, such as {min(licences)}: {way_out}.")
     notes += cells.alike({label: f"{photos:,} photos" for label, photos in counts["label"].items()})
-    return Reading({role: all_rows for role, (all_rows, _) in read.items()}, tuple(notes[:SHOWN]))
+    return Reading({role: all_rows for role, (all_rows, _) in read.items()}, tuple(notes[:SHOWN]), licence_names)
 
 
 def records_of(
@@ -112,6 +116,10 @@ def records_of(
         else:
             out[name] = _text(values, name)
             fault(pc.greater(pc.binary_length(out[name]), LONGEST_TEXT), "text_too_long")
+    if "licence" in out and reading and reading.licence_names:
+        numbered = {str(number): names for number, names in enumerate(FLICKR_LICENCES)}
+        pairs = [numbered.get((text or "").removesuffix(".0"), (text, None)) for text in out["licence"].to_pylist()]
+        out |= dict(zip(("licence", "licence_url"), map(list, zip(*pairs, strict=True)), strict=True))
     named = out["id"] if "id" in columns else out.get("path")
     if "path" in columns:
         paths = [

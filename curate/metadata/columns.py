@@ -37,6 +37,20 @@ COLUMNS = {
 
 TimeUnit = Literal["auto", "year", "month", "day", "excel", "s", "ms", "us", "ns"]
 FLICKR_BEGAN = 1_075_593_600  # 1 February 2004: an earlier upload time of Flickr is no date
+CC = "https://creativecommons.org/licenses/"
+FLICKR_LICENCES = (  # names and addresses of 0 … 10 [flickr.photos.licenses.getInfo]
+    ("All Rights Reserved", None),
+    ("Attribution-NonCommercial-ShareAlike License", f"{CC}by-nc-sa/2.0/"),
+    ("Attribution-NonCommercial License", f"{CC}by-nc/2.0/"),
+    ("Attribution-NonCommercial-NoDerivs License", f"{CC}by-nc-nd/2.0/"),
+    ("Attribution License", f"{CC}by/2.0/"),
+    ("Attribution-ShareAlike License", f"{CC}by-sa/2.0/"),
+    ("Attribution-NoDerivs License", f"{CC}by-nd/2.0/"),
+    ("No known copyright restrictions", "https://www.flickr.com/commons/usage/"),
+    ("United States Government Work", "http://www.usa.gov/copyright.shtml"),
+    ("Public Domain Dedication (CC0)", "https://creativecommons.org/publicdomain/zero/1.0/"),
+    ("Public Domain Mark", "https://creativecommons.org/publicdomain/mark/1.0/"),
+)
 LONGEST_RAW = 2000  # characters of a faulty row that are kept
 NOT_FROM_TABLE = {"row", "media"}
 ID = re.compile(r"[A-Za-z0-9_-]{1,90}")

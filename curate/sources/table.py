@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import IO, TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator
 
@@ -38,6 +38,8 @@ class TableSource(FileSource):
     us or ns since 1970; auto: years of four digits, else the unit by which the largest one is a date"""
     time_format: str | None = None
     """how dates are written that are texts, such as %d/%m/%Y (null: forms with one meaning, such as 2026-07-31)"""
+    licence_names: Literal["flickr"] | None = None
+    """flickr: the column of licences has Flickr's numbers, 0 to 10, and photos get their names and URLs"""
     records_version: ClassVar[int] = 3
 
     def own_ids(self) -> bool:
@@ -82,7 +84,7 @@ class TableSource(FileSource):
                     spanning += piece.spanning
                     yield piece.table
 
-        reading = survey(tables(), few.columns, self.time_unit, self.path, self.time_format)
+        reading = survey(tables(), few.columns, self.time_unit, self.path, self.licence_names, self.time_format)
         said = (f"{spanning:,} cells have several lines.",) if spanning else ()
         return replace(reading, notes=said + reading.notes)
 

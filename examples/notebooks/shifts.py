@@ -22,11 +22,15 @@ if find_spec("driftline") is None:  # in Colab
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "driftline"], check=True)
 
 # %%
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
+from PIL import Image
 
 import driftline as dl
 from driftline.pipelines.demo.real import pictures
+from driftline.stream_builder.export.layouts import write_contact_sheet
 
 FRUITS = ("apples", "peaches", "pears", "plums")
 rows = [{"picture": picture.resize((32, 32)), "label": fruit} for picture, fruit, _ in pictures(32) if fruit in FRUITS]
@@ -60,6 +64,9 @@ pd.DataFrame(dl.list_registered("shifts"))[["name", "summary"]]
 # %%
 stream = dl.compose(fruit, "T:R:T,R", sizes=[100, 60, 60, 60], test_size=60, oracle=False)
 stream
+
+# %%
+Image.open(write_contact_sheet(stream, Path("shifts.png"), each=2))
 
 # %% [markdown]
 # ## How far does a shift move the data?

@@ -158,18 +158,28 @@ def measure(
     return Shown(document, "\n".join(lines))
 
 
-@action("driftline stream show STREAM", group=stream_app)
-def show(stream: Place) -> Shown[Answer]:
+@action("driftline stream show STREAM --out sheets", group=stream_app)
+def show(stream: Place, *, out: Place | None = None) -> Shown[Answer]:
     """Show a stream's steps, splits and sizes.
 
+    With --out, also draw contact sheets with a row per step.
+
     stream STREAM: A stream folder.
+    out DIR: Folder of contact sheets, one for each split.
     """
     from driftline.eval.plain import plain
     from driftline.eval.reporting.exports import columns
     from driftline.eval.scoring.retraining import smallest_ageing
     from driftline.stream_builder.stream import Stream
 
+    folder = None if out is None else guarded_out(path_of(out))
     opened = Stream.load(path_of(stream))
+    sheets = []
+    if folder is not None:
+        from driftline.stream_builder.export.layouts import write_contact_sheet
+
+        splits = dict.fromkeys(name for step in opened.steps for name in step.splits)
+        sheets = [str(write_contact_sheet(opened, folder / f"{name}.png", name)) for name in splits]
     power = smallest_ageing(opened)
     document = {
         "name": opened.name,
@@ -182,6 +192,8 @@ def show(stream: Place) -> Shown[Answer]:
         "facts": dict(opened.facts),
         "ties": opened.ties(),
         "smallest_ageing": plain(power),
+        "out": None if folder is None else str(folder),
+        "sheets": sheets,
     }
     lines = [f"{opened.name}  {opened.sha256[:12]}  samples of shape {opened.x_shape}, {len(opened.classes)} classes"]
     heads, dates = _with_dates(opened)
@@ -189,7 +201,11 @@ def show(stream: Place) -> Shown[Answer]:
     sizes = [[f"{len(s.splits[n]):,}" if n in s.splits else "–" for n in names] for s in opened.steps]
     lines += columns([[*heads, *names], *(a + b for a, b in zip(dates, sizes, strict=True))])
     lines.append(f"Numbers of samples{'; dates of the first and the last one, UTC' if 'from' in heads else ''}.")
-    lines += [opened.ties_text(), *([f"{power.text().capitalize()}."] if power else [])]
+    lines += [
+        opened.ties_text(),
+        *([f"{power.text().capitalize()}."] if power else []),
+        *(f"  contact sheet: {name}" for name in sheets),
+    ]
     return Shown(document, "\n".join(lines))
 
 

@@ -1,5 +1,5 @@
-"""Layouts of streams: arrays, class folders, tars, Parquet for `datasets`, and HTML for notebooks; images are PNG,
-lossless."""
+"""Layouts of streams: arrays, class folders, tars, Parquet for `datasets`, contact sheets, and HTML for
+notebooks; images are PNG, lossless."""
 
 import io
 import json
@@ -18,7 +18,7 @@ from driftline.curate.core.errors import IncompatibleStream
 from driftline.curate.foreign.escaping import image_folders_readme
 from driftline.curate.foreign.notebook import Thumbnail, table
 from driftline.stream_builder.builders.encoded import is_image
-from driftline.stream_builder.stream import SPLITS, Step, Stream, join
+from driftline.stream_builder.stream import SPLITS, Split, Step, Stream, join
 
 
 def arrays(stream: Stream, out: Path) -> dict[str, int]:
@@ -134,6 +134,49 @@ def class_folder(stream: Stream, label: int) -> str:
 
 
 MAX_CLASSES = 12
+SIDE, GAP, LEFT, TOP = 96, 6, 150, 52  # pixels: of an image, between two, for the names of steps and of classes
+
+
+def examples(split: Split, classes: int, each: int = 1) -> list[list[int]]:
+    """Positions of the first `each` samples of each of the first `classes` classes."""
+    y = np.asarray(split.y)
+    return [np.flatnonzero(y == label)[:each].tolist() for label in range(classes)]
+
+
+def write_contact_sheet(stream: Stream, path: Path, split: str = "train", each: int = 1) -> Path:
+    """Write a PNG with the first `each` images of every class in every step, by their label in that step.
+
+    Raises IncompatibleStream for a stream without images.
+    """
+    from PIL import Image, ImageDraw, ImageFont
+
+    steps = [step for step in stream.steps if split in step.splits]
+    if not steps or np.dtype(steps[0][split].x.dtype) != np.uint8:
+        raise IncompatibleStream(f"The stream {stream.name!r} has no images in {split}.", "Expected uint8 images.")
+    classes = min(MAX_CLASSES, len(stream.classes))
+    columns, font = classes * each, ImageFont.load_default(13)
+    sheet = Image.new("RGB", (LEFT + columns * (SIDE + GAP) + GAP, TOP + len(steps) * (SIDE + GAP) + GAP), "white")
+    draw = ImageDraw.Draw(sheet)
+    draw.text((GAP, GAP), stream.name, fill="black", font=ImageFont.load_default(15))
+    for label in range(classes):
+        left = LEFT + label * each * (SIDE + GAP)
+        draw.text((left, TOP - 20), str(stream.classes[label])[: 12 * each], fill="black", font=font)
+    for row, step in enumerate(steps):
+        top = TOP + row * (SIDE + GAP)
+        draw.text((LEFT - GAP, top + SIDE // 2), step.name[:18], fill="black", font=font, anchor="rm")
+        for label, positions in enumerate(examples(step[split], classes, each)):
+            for k, position in enumerate(positions):
+                image = Image.fromarray(np.asarray(step[split].x[position]))
+                image.thumbnail((SIDE, SIDE))  # small images grow below, whose pixels stay squares
+                factor = max(1, SIDE // max(image.size))
+                image = image.resize((image.width * factor, image.height * factor), Image.Resampling.NEAREST)
+                sheet.paste(image, (LEFT + (label * each + k) * (SIDE + GAP), top))
+    buffer = io.BytesIO()
+    sheet.save(buffer, "PNG")
+    write_bytes(path, buffer.getvalue())
+    return path
+
+
 MAX_STEPS = 30
 MAX_STEPS_WITH_IMAGES = 10
 SCANNED = 20_000  # samples of a step in which an example of each class is searched
@@ -167,9 +210,9 @@ def _images(step: Step, classes: list[str]) -> list[Any]:
     from PIL import Image
 
     split = next(step.splits[name] for name in SPLITS if name in step.splits).part(0, SCANNED)
-    cells, y = list[Any]([""] * len(classes)), np.asarray(split.y)
-    for label in range(len(classes)):
-        for position in np.flatnonzero(y == label)[:1].tolist():
+    cells: list[Any] = [""] * len(classes)
+    for label, positions in enumerate(examples(split, len(classes))):
+        for position in positions:
             buffer = io.BytesIO()
             Image.fromarray(np.asarray(split.x[position])).save(buffer, "PNG", compress_level=1)
             cells[label] = Thumbnail(buffer.getvalue(), f"{classes[label]}, step {step.name}")

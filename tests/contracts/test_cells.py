@@ -429,11 +429,15 @@ def test_spellings_of_one_class_are_named(tmp_path: Path) -> None:
     )
 
 
-def test_licences_that_are_numbers_are_named(tmp_path: Path) -> None:
+def test_licences_that_are_numbers_are_named_and_flickr_has_names_for_them(tmp_path: Path) -> None:
     rows = [row | {"licence": licence} for row, licence in zip(rows_of("id", range(4)), (4, 0, 99, None), strict=True)]
     columns = {"url": "url", "uploaded": "time", "licence": "licence"}
     plain = Parquet(path=table(tmp_path, "parquet", rows), columns=columns)
-    assert plain.survey().notes == ("licence is a number in 3 rows, such as 0: write names.",)
+    assert [note[:49] for note in plain.survey().notes] == ["licence is a number in 3 rows, such as 0: if they"]
+    named = Parquet(path=plain.path, columns=columns, licence_names="flickr")
+    assert named.survey().notes == ()
+    assert records(named, "licence") == ["Attribution License", "All Rights Reserved", "99", None]
+    assert records(named, "licence_url") == ["https://creativecommons.org/licenses/by/2.0/", None, None, None]
 
 
 ENDS: dict[str, Callable[[list[str]], str]] = {

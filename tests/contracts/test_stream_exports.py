@@ -11,7 +11,7 @@ from PIL import Image
 from driftline.curate.core.errors import IncompatibleStream
 from driftline.stream_builder.builders.arrays import from_arrays
 from driftline.stream_builder.export import EXPORTS
-from driftline.stream_builder.export.layouts import class_folder
+from driftline.stream_builder.export.layouts import class_folder, write_contact_sheet
 from driftline.stream_builder.step import NEVER
 from driftline.stream_builder.stream import Split, Step, Stream
 
@@ -167,3 +167,11 @@ def test_class_folders_are_distinct_and_sort_by_label(stream: Stream) -> None:
     folders = [class_folder(many, label) for label in range(10_002)]
     assert len(set(folders)) == 10_002
     assert sorted(folders) == folders
+
+
+def test_a_contact_sheet_is_the_same_every_time(stream: Stream, tmp_path: Path) -> None:
+    a, b = (write_contact_sheet(stream, tmp_path / f"{n}.png").read_bytes() for n in "ab")
+    assert a == b
+    with Image.open(tmp_path / "a.png") as picture:
+        assert picture.width > 300
+        assert np.asarray(picture.convert("L")).std() > 5

@@ -264,7 +264,7 @@ def test_a_place_is_a_folder_or_a_file_by_its_suffix(name, suffixes, problem, tm
     "words",
     [
         "stream from-clear x", "stream from-release x", "stream from-dataset x", "stream from-baseline x",
-        "stream compose --base x --sequence C", "stream encode x --encoder ngrams:8",
+        "stream compose --base x --sequence C", "stream encode x --encoder ngrams:8", "stream show x",
         "export x --format urls", "models get RN50", "models train x",
         "models train x --recipe small", "report x", "compare x y", "audit x", "demo", "batch x --format mturk",
     ],
