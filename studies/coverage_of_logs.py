@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from driftline.eval.reporting.logs.ages import Ages
+from driftline.eval.reporting.logs import Ages
 
 Floats = npt.NDArray[np.float64]
 CLASSES, CHANCE, START, DAY = 4, 0.25, np.datetime64("2025-01", "M"), 86_400

@@ -29,7 +29,7 @@ from driftline.pipelines.kinds import (
 )
 
 if TYPE_CHECKING:
-    from driftline.eval.reporting.logs.ages import Ages
+    from driftline.eval.reporting.logs import Ages
     from driftline.stream_builder.stream import Stream
 
 CROSSED = 4  # exit code
@@ -192,8 +192,7 @@ def age(
     alarm LIMIT: Exit with 4 if the 95 % interval lies beyond it: accuracy, forecast, slope, half_life_days, as in
         'accuracy<0.8'.
     """
-    from driftline.eval.reporting.logs.ages import Ages, write
-    from driftline.eval.reporting.logs.document import limit_of
+    from driftline.eval.reporting.logs import Ages, limit_of, write
 
     place = None if out is None else guarded_out(path_of(out), "age", ("", ".html"))
     if alarm is not None:

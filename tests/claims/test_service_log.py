@@ -10,7 +10,7 @@ from support.log_worlds import aged, log_of
 
 from driftline.eval.logs import age as service_log
 from driftline.eval.logs.reading import Log, read_log
-from driftline.eval.reporting.logs.ages import Ages
+from driftline.eval.reporting.logs import Ages
 
 LOGS = 100
 World = Callable[[np.random.Generator], Ages]

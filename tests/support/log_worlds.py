@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from driftline.eval.reporting.logs.ages import Ages
+from driftline.eval.reporting.logs import Ages
 
 DAY = 86_400
 START = np.datetime64("2025-01", "M")

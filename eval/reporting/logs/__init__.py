@@ -1,1 +1,0 @@
-"""What `driftline age` says of a log: the page, JSON, sentences."""
