@@ -1,4 +1,4 @@
-"""The manual as HTML: `make docs`. Pages are Markdown files; eight of the reference come from code and records."""
+"""The manual as HTML: `make docs`. Pages are Markdown files; eight come from code and records."""
 
 import gc
 import re
@@ -54,8 +54,8 @@ def write_reference(out: Path) -> None:
     history = runpy.run_path(str(BENCHMARKS / "history.py"))
     board = (files("driftline.eval.leaderboard.baselines") / "leaderboard.md").read_text(encoding="utf-8")
     pages = {"commands": commands(), "python": python()}
-    made = {"learners": "learner_page", "parts": "parts_page", "reasons": "reasons_page", "configuration": "run_file"}
-    for name, file in made.items():
+    files_of = {"learners": "learner_page", "parts": "parts_page", "reasons": "reasons_page"}
+    for name, file in (files_of | {"configuration": "run_file"}).items():
         pages[name] = runpy.run_path(str(Path(__file__).with_name(f"{file}.py")))["page"]()
     pages["ratios"] = history["page"](BENCHMARKS)
     for name, text in (pages | {"leaderboard": board}).items():

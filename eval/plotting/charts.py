@@ -187,10 +187,10 @@ def scatter(
         look = {"fill": colour, "fill_opacity": 0.25, "stroke": colour, "stroke_width": 1.5}
         parts.append(tag("g", tag("circle", cx=x, cy=y, r=radius[i], data_row=i, **look), data_n=name))
     firsts = sorted(set(alike))
-    for k, (x, y) in zip(firsts, _labels_of([spots[k] for k in firsts]), strict=True):
-        together = ", ".join(str(i + 1) for i in range(len(spots)) if alike[i] == k)
-        shift = radius[k] - 3 if x > spots[k][0] else 0
-        parts.append(text(x + shift, y, together, "start" if shift else "middle"))
+    together = {spots[k]: ", ".join(str(i + 1) for i in range(len(spots)) if alike[i] == k) for k in firsts}
+    for k, (x, y) in zip(firsts, _labels_of(together, frame.left + frame.width + 14), strict=True):
+        side = int(np.sign(round(x - spots[k][0])))
+        parts.append(text(x + side * (radius[k] - 3), y, together[spots[k]], ("middle", "start", "end")[side]))
     rising = [frame.top + i / len(shown) for i in range(len(shown))]  # in their order, as close as they may be
     names: list[Named] = [(y, name, None, one) for y, name, one in zip(rising, places, shown, strict=True)]
     label = f"{x_name} and {y_name} (%): {'; '.join(shown)}. Front: {', '.join(front)}"
@@ -211,12 +211,13 @@ def front(places: Mapping[str, tuple[float, ...]]) -> list[str]:
     return [name for name, is_beaten in zip(places, beaten, strict=True) if not is_beaten]
 
 
-def _labels_of(dots: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Where the number of each dot is: the first place around it that no dot and no other number covers."""
+def _labels_of(dots: Mapping[tuple[float, float], str], end: float) -> list[tuple[float, float]]:
+    """Where the text of each dot is: the first place around it that is free and ends before `end`."""
     ways = [(11, 0), (11, -9), (11, 10), (-11, 0), (-11, -9), (-11, 10), (0, -11), (0, 12), (22, 0), (-22, 0), (0, -22)]
     taken, labels = list(dots), []
-    for x, y in dots:
-        free = [(x + a, y + b) for a, b in ways if all(abs(x + a - u) > 10 or abs(y + b - v) > 8 for u, v in taken)]
+    for (x, y), shown in dots.items():
+        near = [(x + a, y + b) for a, b in ways if a <= 0 or x + a + 6 * len(shown) < end]
+        free = [(p, q) for p, q in near if all(abs(p - u) > 10 or abs(q - v) > 8 for u, v in taken)]
         spot = free[0] if free else (x + 11, y)
         taken.append(spot)
         labels.append((spot[0], spot[1] + 4))

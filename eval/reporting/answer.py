@@ -306,8 +306,8 @@ def _may_not(part: Part, old: Mapping[str, Any] | None) -> list[Markup]:
             )
         )
     if uploaders := part.get("uploaders"):
-        why = "who are not known here: give --stream" if uploaders == "not known" else "whom the stream does not name"
-        may_not.append(Markup("that p and intervals hold for other uploaders, {}").format(why))
+        why = "unknown here: give --stream" if uploaders == "not known" else "the stream names none"
+        may_not.append(Markup("that p values and intervals hold for other uploaders ({})").format(why))
     if seeds == 1:
         may_not.append(Markup("what another seed would give: each learner ran with one"))
     elif seeds < FEW_SEEDS:

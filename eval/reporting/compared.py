@@ -145,7 +145,7 @@ def ranked(part: Part) -> tuple[str, Markup]:
     constant = Markup(" {} reaches {}.").format(_upper(top[0]), _shown(score, top[1])) if top else Markup()
     who = listed([name_of(r) for r in first])
     if len(results) == 1:
-        return f"One learner, {score.label}", Markup("{}: {}.{}").format(who, value, constant)
+        return f"One learner is ranked by {score.label}", Markup("{}: {}.{}").format(who, value, constant)
     if not tie or not any(r is best[0] for r in tie):
         text = Markup("{} is first by {}, {}; differences were not tested.{}")
         return f"Which of {len(results)} learners is the best is not known", text.format(

@@ -160,4 +160,4 @@ def _cost(document: Mapping[str, Any]) -> Figure | None:
         f"{score.label.capitalize()} (%) over the processor time of one run. Blue, joined by a line: no other "
         "learner is at least as cheap and as good."
     )
-    return Figure("Cost against accuracy", caption, scatter(places, best, "milliseconds a run", score.label))
+    return Figure("Cost against accuracy", caption, scatter(places, best, "milliseconds per run", score.label))

@@ -100,7 +100,7 @@ def _by_age(aged: Aged) -> Figure | None:
     youngest = aged.cells.version[aged.cells.usable & (aged.cells.lag == curve.lags[0])]
     name = "all versions" if first > 1 else aged.versions[int(youngest[0])]
     there, band = curve.versions > 0, curve.accuracy
-    began = "the training data ends" if all(map(aged.stated.get, aged.versions)) else "training or the first prediction"
+    began = "the training data ends" if all(map(aged.stated.get, aged.versions)) else "training or first prediction"
     picture = lines(
         {name: (curve.lags[there].tolist(), band.value[there].tolist())}, f"{unit}s since {began}",
         bands={name: (band.low[there].tolist(), band.high[there].tolist())}, from_zero=False, dots=True,

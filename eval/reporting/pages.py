@@ -251,13 +251,13 @@ def contamination(stream: Stream) -> Check:
     try:
         last = span(cutoff)[1]
     except ValueError:
-        return Check(what, "not known", "until when the encoder was trained is not stated (--trained-until).")
+        return Check(what, "not known", "the encoder's training data has no stated date (--trained-until).")
     dated = [time for time in times if time is not None]
     if len(dated) < len(times) or not dated:
         return Check(what, "not known", f"the encoder was trained until {cutoff}; test samples have no times.")
     old = float(np.mean(np.concatenate(dated) <= last))
-    text = f"the encoder was trained until {cutoff}; {old:.1%} of the test samples are not newer."
-    return Check(what, "possible" if old else "none", text)
+    newer = f"{old:.1%} of the test samples are not newer" if old else "all test samples are newer"
+    return Check(what, "possible" if old else "none", f"the encoder was trained until {cutoff}; {newer}.")
 
 
 def _steps(stream: Stream) -> str:

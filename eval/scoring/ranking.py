@@ -217,4 +217,4 @@ def _code_of(result: Result, results: Sequence[Result]) -> list[str]:
         for other in results
         if (other["learner"], other["settings"]) == (result["learner"], result["settings"])
     ]
-    return [f"code of {part}={value}" for part, value in own.items() if any(o.get(part) != value for o in others)]
+    return [f"code of {k}={v.removeprefix('driftline ')}" for k, v in own.items() if any(o.get(k) != v for o in others)]

@@ -177,8 +177,8 @@ def age(
     """Show how fast the accuracy of a model in service falls, from its log.
 
     One row a prediction: time, id, version, prediction; score, label, label_time and group if there are. The last
-    row of an id and version counts. Labels may be late or missing for most. In Python, tables may also be data frames;
-    the answer has json() and page(OUT).
+    row of an id and version counts. Labels may be late or missing for most. In Python, tables may also be
+    data frames; the answer has json() and page(OUT).
 
     log LOG…: Predictions: Parquet, CSV, JSON lines.
     out PAGE: Page with age.json beside it: a folder, or a file that ends with .html.

@@ -45,7 +45,7 @@ PROTOCOLS = ["clear-iid", "clear-streaming"]
 FEATURES = "photos-of-2004"
 WORKER_ERROR, WORKERS = 0.05, 3  # of an answer; who answer for each image
 NOTICE = (
-    "Demonstration: the photos are rendered by a program and the workers are simulated "
+    "Demonstration: the photos are rendered by a program, and the annotators are simulated "
     f"(each answer is wrong with probability {WORKER_ERROR:.0%}). "
     "The pipeline, the download, the model and the evaluation are the real ones."
 )
@@ -222,7 +222,7 @@ def about(seconds: float) -> Markup:
     for name, draw in CONCEPTS.items():
         year = (START + (HALFWAY - CHANGES[name]) * (END - START)).year
         old, _, new = (draw.__doc__ or "").rstrip(".").partition(" → ")
-        rows.append([name, Cell(old, kind="left"), Cell(new, kind="left"), year])
+        rows.append([name, Cell(old.lower(), kind="left"), Cell(new, kind="left"), year])
     heads = ["class", Cell("old form", kind="left"), Cell("new form", kind="left"), "around"]
     return shown("about", NOTICE, table(heads, rows, "plain"), f"{seconds:.0f}")
 

@@ -66,7 +66,7 @@ class Curve:
         verdict = "help"
         if not self.above[k]:
             shown = self.best[k] + self.half_width[k] <= self.chance + LIMIT
-            verdict = "are shown not to help" if shown else "are not shown to help, nor shown not to"
+            verdict = "do not help" if shown else "may or may not help"
         right, half, chance = (100 * share for share in (self.best[k], self.half_width[k], self.chance))
         return f"At S = {shift:,}, labels alone {verdict}: {right:.1f} ± {half:.1f} % right, chance {chance:.1f} %."
 

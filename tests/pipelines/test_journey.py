@@ -144,7 +144,7 @@ class TestTrace:
 
 def test_the_report_opens_and_shows_what_it_should(journey: Path) -> None:
     page = (journey / "report" / "index.html").read_text()
-    assert "the photos are rendered by a program and the workers are simulated" in page
+    assert "the photos are rendered by a program, and the annotators are simulated" in page
     assert page.count("data:image/jpeg;base64,") >= 100
     for heading in ("The collection over time", "Photos in each stage", "Retrieval precision", "Settings of this run"):
         assert heading in page

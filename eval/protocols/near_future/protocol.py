@@ -81,7 +81,7 @@ class NearFuture(Protocol):
     """S in samples; "auto": the smallest S at which the blind classifier's 95 % interval ends at most 2 points above
     chance, or, in a stream too short to show it, is not above chance and S is longer than any run of one label"""
     also: Annotated[str | int, NO_EFFECT] = ""
-    """further shifts in samples, joined by +"""
+    """other lookaheads in samples, joined by +"""
     updates: Annotated[float, Field(gt=0)] = 1.0
     """updates of the weights that each batch of the stream pays for; a method whose update costs more does fewer"""
     prefix: Annotated[int, Field(ge=0)] | Literal["auto"] = "auto"

@@ -44,8 +44,8 @@ def first_figure(document: Document) -> Figure:
     if alone is not None and not any(r["learner"].partition("(")[0] == "blind" for r in results):
         series |= {"labels alone": list(alone[:2])}
     caption = (
-        "Where lines cross, the ranking changes: who names the next sample best may have learned nothing that lasts "
-        "[near-future accuracy, figure 1]."
+        "Lines that cross change the ranking: a learner that is best on the next sample may have learned nothing that "
+        "lasts [near-future accuracy, figure 1]."
     )
     levels = {} if alone is None else {"chance": alone[2]}
     picture = slopes(series, ("online", "near future", "retention"), levels)
@@ -82,7 +82,7 @@ def figures(document: Document) -> list[Figure]:
     results = document["results"]
     note = (
         "The last model, on all held-out samples up to each period [near-future accuracy, figure 4]; the end is the "
-        "score. A line that rises to the right: old samples are lost."
+        "score. A line that rises to the right shows that the model forgot old samples."
     )
     shift = int(results[0]["settings"]["shift"])
     series = {r["label"]: (r["curve"]["period"], r["curve"]["retention"]) for r in results}
@@ -150,7 +150,7 @@ def _over_shifts(results: Any) -> list[Figure]:
 
 
 PAGE = Page(
-    measures_title="Accuracy at further shifts, and how sure the differences are",
+    measures_title="Accuracy at other lookaheads S, and how sure the differences are",
     matrix_title="Retention by period",
     matrix_note="Row: after this period. Column: tested on this period's held-out samples.",
     ages=False, lead=lead, first=first_figure, figures=figures, note=note, varies=varies,

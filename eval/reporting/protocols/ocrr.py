@@ -64,9 +64,9 @@ def note(document: Document) -> str:
     settings = document["results"][0]["settings"]
     policies = sorted({r["settings"]["policy"] for r in document["results"]})
     return (
-        f"Policy: {', '.join(policies)}. Scenario: {settings['scenario']}; {settings['held_out']} classes are held out "
-        "in the scenario categorical. Corrections to N %: at the first test with that novel accuracy, mean over the "
-        "seeds that reached it; a dash: no seed did, or it was there at the start."
+        f"Policy: {', '.join(policies)}. Scenario: {settings['scenario']} (categorical: "
+        f"{settings['held_out']} held-out classes). Corrections to N %: at the first test with that novel accuracy, "
+        "mean over the seeds that reached it; a dash: no seed did, or it was there at the start."
     )
 
 

@@ -62,8 +62,8 @@ def note(document: Document) -> str:
         text += f". {leaked} validation images of the last step are training images of an earlier step"
     return (
         f"Tested on the last step, hyper-parameters chosen on its validation data. {text}. “clean” augments and "
-        "normalises, hides the last step from history and gives every method as many fits; “paper-code” does what the "
-        "published numbers come from."
+        "normalises, hides the last step from history and gives all methods equally many fits; “paper-code” does what "
+        "the published numbers come from."
     )
 
 
@@ -153,8 +153,8 @@ def _figure(text: str, results: Sequence[Any]) -> Figure:
     rows.append(["fits", *(_numbers({of[n] for of in fits.values() if n in of}) for n in names)])
     caption = (
         f"Accuracy on the last step; {text}. "
-        "Fits: points of all grids of a method. Italic: within .02 of the oracle or better. Bold: that, or within .02 "
-        "of the network's best. Means of one-layer side modules (-1) leave ConvNets out, as the paper's do."
+        "Fits: configurations that a method tried. Italic: within .02 of the oracle or better. Bold: that, or within "
+        ".02 of the network's best. Means of one-layer side modules (-1) leave ConvNets out, as the paper's do."
     )
     if any(theirs.values()):
         same_samples = all(r.get("told", {}).get("draws") == "published" for r in results)
