@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from driftline.curate.bucketing.assign import THIN, UNDECIDED, assign, assign_frozen
-from driftline.curate.bucketing.settled import settled_dates, times_of
+from driftline.curate.bucketing.assign import THIN, UNDECIDED, assign, assign_frozen, times_of
 from driftline.curate.core.atomic_io import read_json, write_parquet
 from driftline.curate.core.errors import DriftlineError, Shortage, explained
 from driftline.curate.core.run_log import RunLog
@@ -36,7 +35,7 @@ from driftline.curate.store.photos import looks, outcomes
 from driftline.pipelines.annotation.batches import open_batch, priced, questions
 from driftline.pipelines.run.runner import Verdict, make
 from driftline.pipelines.stages.base import MEMORY, Context, parts_of, reasons_text
-from driftline.pipelines.stages.bucket import Bucket, settled_of
+from driftline.pipelines.stages.bucket import Bucket
 from driftline.pipelines.stages.embed import BUILT_IN, measured_speed, spec_of
 from driftline.pipelines.stages.filter import FilterTable
 from driftline.pipelines.stages.photos import placeholders
@@ -240,13 +239,13 @@ def _cut(context: Context, sample: Sample, again: bool, borders: Mapping[str, An
     if not again:
         finished = settings.labelled(read_json(folder_of(context.root, "bucket") / "buckets.json"))
         return {"buckets": [{"name": b["name"], "photos": b["count"]} for b in finished]}
-    times, ids = times_of(table, settled_dates(settled_of(context.root))), whole(table["id"])
+    (first, last), ids = times_of(table), whole(table["id"])
     if borders is None and (kept := Bucket(context).borders()).is_file():
         borders = read_json(kept)
     if borders is None:
-        number, buckets = assign(times.first, ids, settings, times.last)
+        number, buckets = assign(first, ids, settings, last)
     else:
-        number, buckets = assign_frozen(times.first, ids, borders, settings, times.last)
+        number, buckets = assign_frozen(first, ids, borders, settings, last)
     undecided, thin = (round(int((number == why).sum()) * share) for why in (UNDECIDED, THIN))
     if not (number >= 0).any():
         problem = f"None of {len(table):,} photos is in a bucket (date_undecided {undecided:,})."

@@ -73,6 +73,14 @@ class Bucket:
         }
 
 
+def times_of(table: pa.Table) -> tuple[Ints, Ints]:
+    """(N,) the first, and (N,) the last second UTC at which each photo may have been uploaded. table: columns uploaded
+    and until."""
+    first = table["uploaded"].to_numpy().astype(np.int64)
+    last = table["until"].combine_chunks().fill_null(-(2**62)).to_numpy().astype(np.int64)
+    return first, np.maximum(first, last)
+
+
 def assign(
     uploaded: Ints,
     ids: pa.Array | Sequence[str],

@@ -51,8 +51,6 @@ class Source:
     """of a run"""
     trace: Callable[[str], Mapping[str, Any]] | None = None
     """id → history of a photo"""
-    settle: Callable[[str, str], None] | None = None
-    """id and date → keeps the date of a photo that may be in several buckets"""
     withdrawn: Callable[[Row], bool] = lambda row: False
     """whether the owner of a photo (id, address) has withdrawn it"""
 

@@ -8,7 +8,6 @@ from threading import Lock
 import duckdb
 import pyarrow as pa
 
-from driftline.curate.bucketing.settled import settle, settled_dates
 from driftline.curate.core.atomic_io import read_json
 from driftline.curate.core.errors import MissingFile
 from driftline.curate.embedding.vector_store import VectorStore
@@ -20,7 +19,6 @@ from driftline.curate.metadata.withdrawals import address_digest, withdrawals
 from driftline.curate.release import Release
 from driftline.pipelines.browse.collection import Collection, Row, Source
 from driftline.pipelines.stages.base import Context
-from driftline.pipelines.stages.bucket import settled_of
 from driftline.pipelines.stages.filter import FilterTable
 from driftline.pipelines.stages.photos import photos, trace
 from driftline.pipelines.stages.state import done_of, folder_of
@@ -54,14 +52,14 @@ WITH late AS (SELECT row, any_value(reason) AS reason FROM drops WHERE stage = '
   LEFT JOIN vectors v ON v.id = passed
 )
 SELECT t.id, title,
-  CASE WHEN reason IS DISTINCT FROM 'filter: impossible_upload_date' THEN coalesce(s.first, uploaded) END AS uploaded,
-  coalesce(s.precision, nullif(regexp_extract(extra, '"date_precision": "(\w+)"', 1), '')) AS precision,
+  CASE WHEN reason IS DISTINCT FROM 'filter: impossible_upload_date' THEN uploaded END AS uploaded,
+  nullif(regexp_extract(extra, '"date_precision": "(\w+)"', 1), '') AS precision,
   coalesce(path, url) AS place, CASE WHEN path IS NOT NULL THEN url END AS url, page_url, path, shard, vector,
   b.label AS bucket, class,
   coalesce(user, nickname) AS uploader, licence, decision, reason, row AS place_in_order,
   CASE WHEN reason IS NOT NULL THEN 'dropped' WHEN release_id IS NOT NULL THEN 'in the release' ELSE 'in the run' END
     AS outcome
-FROM traced t LEFT JOIN names b ON b.number = t.number LEFT JOIN settled s ON s.id = t.id
+FROM traced t LEFT JOIN names b ON b.number = t.number
 UNION ALL
 SELECT coalesce(id, 'record ' || row), left(detail, 200), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
   NULL, NULL, NULL, 'ingest: ' || reason, row, 'dropped' FROM drops WHERE stage = 'ingest'
@@ -77,7 +75,6 @@ def run_collection(context: Context) -> Collection:
         )
     database = photos(root)
     database.execute("CREATE TEMP TABLE drops AS FROM dropped")
-    database.register("settled", _settled(root))
     names = released_ids(root)
     pairs = [pa.array(list(ids), pa.string()) for ids in (names, names.values())]
     database.register("renamed", pa.table(pairs, names=["id", "released"]))
@@ -94,7 +91,6 @@ def run_collection(context: Context) -> Collection:
         picture=_pictures(root),
         context=context,
         trace=lambda id_: trace(root, id_),
-        settle=lambda id_, text: settle(settled_of(root), id_, text),
         withdrawn=withdrawn_of(context, names),
     )
     return Collection(source, database, QUERY)
@@ -117,18 +113,6 @@ def withdrawn_of(context: Context, names: Mapping[str, str]) -> Callable[[Row], 
 def _names(labels: Mapping[int, str]) -> pa.Table:
     """Number and label of each bucket."""
     return pa.table({"number": pa.array(labels, pa.int32()), "label": pa.array(list(labels.values()), pa.string())})
-
-
-def _settled(root: Path) -> pa.Table:
-    """The dates that a person settled: (id, first second, precision)."""
-    dates = settled_dates(settled_of(root))
-    return pa.table(
-        {
-            "id": pa.array(list(dates), pa.string()),
-            "first": pa.array([date.utc for date in dates.values()], pa.int64()),
-            "precision": pa.array([date.precision for date in dates.values()], pa.string()),
-        }
-    )
 
 
 def _pictures(root: Path) -> Callable[[Row], bytes | None]:

@@ -26,7 +26,6 @@ PER_BUCKET = 12  # photos that a prompt shows of a time bucket
 MOST_VALUES = 500  # of one facet
 HIDDEN = ("path", "shard", "member", "n", "vector", "precision", "address")  # columns that are no fact for a person
 LENGTH = {"year": 4, "month": 7}  # characters of a day that are known
-UNDECIDED = "bucket: date_undecided"
 At = Annotated[int, Field(ge=0, le=10**12)]
 Text = Annotated[str, Field(max_length=8000)]
 Name = Annotated[str, Field(max_length=80)]
@@ -45,7 +44,6 @@ def application(collection: Collection, port: int, ahead: bool = False) -> tuple
         ("/trace/{number}", shown.trace), ("/prompts", shown.prompts),
     ):  # fmt: skip
         app.on("GET", path)(function)
-    app.on("POST", "/date")(shown.date)
     app.on("POST", "/mark")(shown.mark)
     app.on("POST", "/save")(shown.save)
     if ahead:
@@ -178,16 +176,7 @@ class Pages:
         facts = {k: v for k, v in row.items() if v is not None and k not in HIDDEN}
         if row["uploaded"] is not None:
             facts["uploaded"] = shown_date(row)
-        undecided = self.collection.source.settle is not None and row["reason"] == UNDECIDED
-        return {"n": number, "facts": facts, "undecided": undecided}
-
-    def date(self, number: int, date: Annotated[str, Field(max_length=40)]) -> dict[str, str]:
-        """Keep the date that a person settled."""
-        row = self._row(number)
-        if self.collection.source.settle is None or row["reason"] != UNDECIDED:
-            raise BadInput(f"The date of {row['id']} decides its bucket already.")
-        self.collection.source.settle(row["id"], date)
-        return {"message": "Saved. The next driftline run puts the photo into its bucket."}
+        return {"n": number, "facts": facts}
 
     def trace(self, number: int) -> dict[str, Any]:
         """The history of one photo."""

@@ -222,7 +222,7 @@ def _photos_text(needs: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield from (("dates", contradiction_sentence(*places)) for places in needs["contradicted_dates"].items())
     if needs["undecided"]:
         why = "because only the year, month or day is known: date_undecided"
-        way_out = "Choose longer buckets, or set their dates in browse"
+        way_out = "Choose longer buckets, or give exact dates in the source"
         yield "dates", f"{needs['undecided']:,} photos may be in several buckets, {why}. {way_out}"
     if (buckets := needs["buckets"]) is not None:
         shown = ", ".join(f"{b['name']}: {b['photos']:,}" for b in buckets[:MOST])

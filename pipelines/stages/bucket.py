@@ -13,11 +13,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def settled_of(root: Path) -> Path:
-    """Where `driftline browse` keeps dates that a person settled."""
-    return root / "dates.csv"
-
-
 class Bucket(Stage):
     """Cut the collection in time."""
 
@@ -31,8 +26,8 @@ class Bucket(Stage):
         return self.context.config.buckets.identity(self.name)
 
     def outside(self) -> list[Path]:
-        """The frozen borders of a run that has grown, and the dates that a person settled."""
-        return [path for path in (self.borders(), settled_of(self.context.root)) if path.is_file()]
+        """The frozen borders of a run that has grown."""
+        return [path for path in (self.borders(),) if path.is_file()]
 
     def borders(self) -> Path:
         """Where the frozen borders are, if the run has grown, or photos were withdrawn."""
@@ -40,23 +35,19 @@ class Bucket(Stage):
         return grown if grown.is_file() else self.context.root / "kept" / f"borders-{mark[:16]}.json"
 
     def check(self) -> None:
-        """The unlabelled buckets exist, where the settings say how many there will be, and settled dates are dates."""
-        from driftline.curate.bucketing.settled import settled_dates
-
-        settled_dates(settled_of(self.context.root))
+        """The unlabelled buckets exist, where the settings say how many there will be."""
         settings = self.context.config.buckets
         if (count := settings.fixed_count()) is not None:
             settings.labelled([{"index": i} for i in range(count)])
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
-        """index → members.parquet (index + bucket; settled dates), buckets.json, undecided.json, timeline.svg,
+        """index → members.parquet (index + bucket), buckets.json, undecided.json, timeline.svg,
         rejects.parquet."""
         import pyarrow as pa
         import pyarrow.compute as pc
         import pyarrow.parquet as pq
 
-        from driftline.curate.bucketing.assign import THIN, UNDECIDED, assign, assign_frozen, most_concerned
-        from driftline.curate.bucketing.settled import settled_dates, times_of
+        from driftline.curate.bucketing.assign import THIN, UNDECIDED, assign, assign_frozen, most_concerned, times_of
         from driftline.curate.images.shards import good
         from driftline.curate.metadata.schema import REJECTS, replaced, whole
         from driftline.eval.plotting.cells import timeline
@@ -65,12 +56,12 @@ class Bucket(Stage):
         index = inputs["fetch"] / "index.parquet"
         photos = pq.read_table(index, columns=["id", "uploaded", "until", "fault"])
         photos = good(photos).select(["id", "uploaded", "until"]).combine_chunks()
-        times = times_of(photos, settled_dates(settled_of(self.context.root)))
+        first, last = times_of(photos)
         settings, ids = self.context.config.buckets, whole(photos["id"])
         if (frozen := self.borders()).is_file():
-            number, buckets = assign_frozen(times.first, ids, read_json(frozen), settings, times.last)
+            number, buckets = assign_frozen(first, ids, read_json(frozen), settings, last)
         else:
-            number, buckets = assign(times.first, ids, settings, times.last)
+            number, buckets = assign(first, ids, settings, last)
         rejects = []
         start = 0
         file = pq.ParquetFile(index)
@@ -83,9 +74,7 @@ class Bucket(Stage):
                 rows = good(file.read_row_group(group))
                 part = slice(start, start + len(rows))
                 start += len(rows)
-                first, last = (pa.array(of[part], pa.int64()) for of in times)
-                rows = replaced(rows, "uploaded", first)
-                rows = replaced(rows, "until", pc.if_else(pc.equal(first, last), pa.scalar(None, pa.int64()), last))
+                rows = replaced(rows, "until", pa.array(last[part], mask=first[part] == last[part]))
                 inside = pa.array(number[part] >= 0)
                 writer.write_table(rows.append_column("bucket", pa.array(number[part], pa.int32())).filter(inside))
                 outside = rows.filter(pc.invert(inside))
@@ -97,9 +86,9 @@ class Bucket(Stage):
                 rejects.append(pa.table([outside["id"], outside["row"], reason, detail], schema=REJECTS))
         dropped = pa.concat_tables(rejects) if rejects else REJECTS.empty_table()
         write_parquet(out / "rejects.parquet", dropped)
-        save(timeline(times.first, number, {b.index: b.name for b in buckets}), out / "timeline.svg")
+        save(timeline(first, number, {b.index: b.name for b in buckets}), out / "timeline.svg")
         write_json(out / "buckets.json", [b.plain() for b in buckets])
-        write_json(out / "undecided.json", most_concerned(times.first, times.last, number, buckets))
+        write_json(out / "undecided.json", most_concerned(first, last, number, buckets))
         reasons = Counter(dropped["reason"].to_pylist())
         return Counts(len(photos), len(photos) - len(dropped), reasons)
 

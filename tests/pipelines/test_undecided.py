@@ -1,20 +1,17 @@
-"""A photo of which only the year is known is in no bucket of a month, until a person settles its date."""
+"""A photo of which only the year is known is in no bucket of a month."""
 
 import json
-import re
 import shutil
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from starlette.testclient import TestClient
 from support.console import answer, driftline
 from support.helpers import album, photo_config
 from support.living import context
 
-from driftline.curate.bucketing.settled import settle, settled_dates
-from driftline.curate.core.errors import BadInput, UnknownName
-from driftline.pipelines.browse.server import application, shown_date
+from driftline.curate.core.errors import UnknownName
+from driftline.pipelines.browse.server import shown_date
 from driftline.pipelines.run.run_folder import open_collection
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.stages.photos import dropped, history_text, trace
@@ -34,19 +31,6 @@ def undecided(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.fixture
-def own(undecided: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(undecided, tmp_path / "run"))
-
-
-def client(root: Path) -> tuple[TestClient, dict[str, int]]:
-    """A browser of the page, and id → number of each photo."""
-    collection = open_collection(root)
-    app, path = application(collection, 8)
-    numbers = {row["id"]: row["n"] for row in collection.photos(range(collection.size))}
-    return TestClient(app, base_url=f"http://127.0.0.1:8{path}", headers={"origin": "http://127.0.0.1:8"}), numbers
-
-
 def reasons(root: Path) -> list[tuple[str, str]]:
     rejects = pq.read_table(folder_of(root, "bucket") / "rejects.parquet")
     return list(zip(rejects["reason"].to_pylist(), rejects["detail"].to_pylist(), strict=True))
@@ -56,57 +40,6 @@ def test_it_is_dropped_with_its_interval(undecided: Path) -> None:
     assert reasons(undecided) == [("date_undecided", "2011-01-01T00:00:00Z to 2011-12-31T23:59:59Z")]
     concerned = json.loads((folder_of(undecided, "bucket") / "undecided.json").read_text())
     assert concerned == {"photos": 1, "bucket": "2011-05", "share": 0.1429}  # of 6 and this one
-
-
-def test_a_person_settles_its_date_on_the_page_and_the_next_run_puts_it_into_its_bucket(own: Path) -> None:
-    browser, numbers = client(own)
-    (id_,) = [name for name in numbers if name.startswith("car-2011-a")]
-    assert browser.get(f"photo/{numbers[id_]}").json()["undecided"]
-    answer = browser.post("date", json={"number": numbers[id_], "date": "2011-05"})
-    assert answer.json() == {"message": "Saved. The next driftline run puts the photo into its bucket."}
-    assert (own / "dates.csv").read_text() == f"id,date\n{id_},2011-05\n"
-
-    driftline("run", str(own), "--until", "bucket")
-    assert reasons(own) == []
-    members = pq.read_table(folder_of(own, "bucket") / "members.parquet").to_pylist()
-    assert [row["bucket"] for row in members if row["id"] == id_] == [1]
-    browser, numbers = client(own)
-    assert browser.get(f"photo/{numbers[id_]}").json()["facts"]["uploaded"] == "2011-05"
-
-
-def test_only_what_is_undecided_is_settled_and_only_by_a_date(own: Path) -> None:
-    browser, numbers = client(own)
-    decided = next(name for name in numbers if "2010" in name)
-    answer = browser.post("date", json={"number": numbers[decided], "date": "2011-05"})
-    assert answer.json() == {"error": f"The date of {decided} decides its bucket already."}
-    (id_,) = [name for name in numbers if name.startswith("car-2011-a")]
-    answer = browser.post("date", json={"number": numbers[id_], "date": "soon"})
-    assert answer.json() == {"error": "The date is 'soon'. Expected one as 2012, 2012-05 or 2012-05-01."}
-    assert not (own / "dates.csv").exists()
-
-
-def test_a_date_is_replaced_and_taken_back(tmp_path: Path) -> None:
-    path = tmp_path / "dates.csv"
-    settle(path, "a", "2011")
-    settle(path, "b", "2012-05-01")
-    settle(path, "a", "2013")
-    assert {name: date.precision for name, date in settled_dates(path).items()} == {"a": "year", "b": "day"}
-    settle(path, "a", "")
-    assert path.read_text() == "id,date\nb,2012-05-01\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("photo,date\n", "has no column id. Expected id,date."),
-        ("id,date\na,soon\n", "line 2: the date is 'soon'. Expected one as 2012, 2012-05 or 2012-05-01."),
-        ("id,date\na\n", "line 2: wrong column count in \"['a']\""),
-    ],
-)
-def test_a_file_of_dates_is_checked_before_any_work(tmp_path: Path, text: str, sentence: str) -> None:
-    (tmp_path / "dates.csv").write_text(text)
-    with pytest.raises(BadInput, match=re.escape(sentence)):
-        settled_dates(tmp_path / "dates.csv")
 
 
 # ---- what was dropped is listed with its place

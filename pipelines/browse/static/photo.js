@@ -28,7 +28,7 @@ export async function open(n, position = null) {
     bar.setAttribute("aria-label", "This photo");
     const picture = make("img", { src: `picture/${n}`, alt: known.facts.title || known.facts.id });
     picture.addEventListener("error", () => { picture.alt = "No image on this machine."; });
-    const side = make("div", {}, known.undecided ? settling(n) : null, facts, history);
+    const side = make("div", {}, facts, history);
     side.tabIndex = 0;
     dialog.replaceChildren(bar, make("div", { className: "photo" }, picture, side));
     if (!dialog.open) dialog.showModal();
@@ -36,21 +36,6 @@ export async function open(n, position = null) {
     const { lines } = await json(`trace/${n}`);
     if (lines.length) history.append(make("h3", { textContent: "History" }), make("pre", { textContent: lines.join("\n") }));
   } catch (error) { say(error.message); }
-}
-
-// A photo that may be in several buckets: a person can settle its date.
-function settling(n) {
-  const date = make("input", { type: "text", placeholder: "2012-05-01 or 2012-05", required: true, maxLength: 40, autocomplete: "off" });
-  const form = make("form", { className: "row" }, make("label", {}, "Its date: ", date), make("button", { textContent: "Save" }));
-  form.addEventListener("keydown", (event) => event.stopPropagation());
-  form.addEventListener("submit", async (event) => {
-    event.preventDefault();
-    try {
-      const { message } = await json("date", "", { method: "POST", body: JSON.stringify({ number: n, date: date.value }) });
-      form.replaceChildren(make("output", { textContent: message }));
-    } catch (error) { say(error.message); }
-  });
-  return make("section", { className: "settle" }, make("p", { textContent: "This photo may be in several time buckets." }), form);
 }
 
 export function start(given) {
