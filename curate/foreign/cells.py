@@ -64,6 +64,26 @@ def text(column: pa.ChunkedArray, name: str, words: Collection[str] = NOTHING, r
     return pc.if_else(pa.array(nothing), None, column) if nothing.sum() > column.null_count else column
 
 
+class Nothing:
+    """Cells of columns that state nothing by a word, a number or NaN: how many, and the first one."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[int, str]] = {}
+
+    def add(self, name: str, column: pa.ChunkedArray, texts: pa.ChunkedArray, times: Any = 1) -> None:
+        """column, texts (N,): cells, and what they mean. times: how often each is there, () or (N,)."""
+        column = flat(column, name)
+        empty = is_nothing(column, ("",)) if column.type in TEXTS else column.is_null()
+        stated = np.asarray(pc.and_(texts.is_null(), pc.invert(empty))) * times
+        if n := int(stated.sum()):
+            before, first = self._found.get(name, (0, str(shown(column[int((stated > 0).argmax())]))[:60]))
+            self._found[name] = before + n, first
+
+    def said(self) -> list[str]:
+        """A sentence for each column that has some."""
+        return [f"{name} is nothing in {n:,} rows, such as {word!r}." for name, (n, word) in self._found.items()]
+
+
 def whole_numbers(cells: pa.ChunkedArray) -> pa.ChunkedArray:
     """(N,) texts of ids or classes: `1.0`, as tables with empty cells write it, is 1."""
     some = pc.any(pc.ends_with(cells, ".0")).as_py()
@@ -145,6 +165,8 @@ def is_number(kind: pa.DataType) -> bool:
 
 def flat(column: pa.ChunkedArray, name: str, row: int = 1) -> pa.ChunkedArray:
     """The column without dictionaries and lists of one, and bytes as text. Raises as `text`."""
+    if pa.types.is_dictionary(column.type):
+        column = pa.chunked_array([part.dictionary_decode() for part in column.chunks], column.type.value_type)
     kind = column.type
     if isinstance(kind, pa.BaseExtensionType):
         if kind.extension_name == "arrow.uuid":
@@ -152,8 +174,6 @@ def flat(column: pa.ChunkedArray, name: str, row: int = 1) -> pa.ChunkedArray:
         column, kind = column.cast(kind.storage_type), kind.storage_type
     if pa.types.is_fixed_size_binary(kind):
         column, kind = column.cast(pa.binary()), pa.binary()
-    if pa.types.is_dictionary(kind):
-        column, kind = column.cast(kind.value_type), kind.value_type
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         if (most := pc.max(pc.list_value_length(column)).as_py() or 0) > 1:
             raise BadInput(f"{name} holds lists, of up to {most}.", "Expected one value a row.")

@@ -103,6 +103,6 @@ def _object(line: str) -> dict[str, Any] | str:
 def _as_written(value: Any, first: bool) -> Any:
     """A value of JSON as it is written; of a list of one, or `first`, its element."""
     if isinstance(value, list):
-        texts = [part if isinstance(part, str) else json.dumps(part) for part in value if part is not None]
-        return texts if len(texts) > 1 and not first else next(iter(texts), None)
+        texts = [part if isinstance(part, str | None) else json.dumps(part) for part in value]
+        return texts if len(texts) > 1 and not first else next(filter(None, texts), None)
     return json.dumps(value) if isinstance(value, bool) else value

@@ -49,7 +49,7 @@ def survey(
     unit, time_format: of times, as `TableSource` has them. name: of the table, in messages. Raises BadInput for numbers
     that are no plausible times, as `TimeColumn.whole` for times that cannot be read, and for ids that a spreadsheet
     rounded."""
-    counts, nothing = {role: Counter[str]() for role in TEXTS}, dict[str, tuple[int, str]]()
+    counts, nothing = {role: Counter[str]() for role in TEXTS}, cells.Nothing()
     way_out = f"Set collection.time_format, or time_unit to one of {', '.join(get_args(TimeUnit)[1:])}."
     times = {role: TimeColumn(f"{name}: {role}", unit, way_out, time_format) for role in TIME_FAULTS if role in columns}
     row = 1
@@ -62,12 +62,12 @@ def survey(
             if role in TEXTS:
                 counted = pc.value_counts(texts).to_pylist()
                 counts[role].update({c["values"]: c["counts"] for c in counted if c["values"] is not None})
-            if texts.null_count > column.null_count and len(words := _words(column, texts)):
-                nothing[role] = nothing.get(role, (0, ""))[0] + len(words), str(cells.shown(words[0]))[:60]
+            if texts.null_count > column.null_count:
+                nothing.add(role, column, texts)
         row += len(table)
     read = {role: column.whole() for role, column in times.items()}
     notes = [note.removeprefix(f"{name}: ") for _, said in read.values() for note in said]
-    notes += [f"{role} is nothing in {n:,} rows, such as {word!r}." for role, (n, word) in nothing.items()]
+    notes += nothing.said()
     licences = Counter({text: n for text, n in counts["licence"].items() if text.isdecimal()})
     if licences and licence_names is None:
         way_out = "if they are Flickr's, set collection.licence_names: flickr; else write names"
@@ -192,13 +192,6 @@ def _readable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array(
         [[None if cell is None or i in broken else cell.decode() for i, cell in texts]], pa.string()
     )
-
-
-def _words(column: pa.ChunkedArray, texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The cells of a column that state nothing by a word, a number or NaN. texts: what they mean."""
-    column = cells.flat(column, "")
-    empty = column.is_null() if column.type not in cells.TEXTS else cells.is_nothing(column, ("",))
-    return column.filter(pc.and_(texts.is_null(), pc.invert(empty)))
 
 
 def _text(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:

@@ -44,18 +44,22 @@ class Names:
     """Texts and their numbers, in the order in which they came."""
 
     number: dict[str, int] = field(default_factory=dict)
+    nothing: cells.Nothing = field(default_factory=cells.Nothing)
 
     def codes(self, column: pa.ChunkedArray, name: str, role: str, row: int) -> npt.NDArray[np.int32]:
         """(N,) the number of each text; `NONE`: no text. Words for nothing may be names of classes."""
         words = ("",) if role in CLASS_OF else NOTHING
         if not pa.types.is_primitive(column.type) and column.type not in cells.TEXTS:
-            column = cells.text(column, name, words, row)
+            column = cells.flat(column, name, row)
         coded = column.combine_chunks().dictionary_encode("encode")
         try:
             texts = cells.text(pa.chunked_array([coded.dictionary]), name, words)
         except BadInput:
             cells.text(column, name, words, row)  # names the row
             raise
+        if role in ("label", "group"):
+            times = np.bincount(coded.indices.to_numpy(), minlength=len(texts))
+            self.nothing.add(f"the {role}", pa.chunked_array([coded.dictionary]), texts, times)
         texts = texts if role == "version" else cells.whole_numbers(texts)
         number = [
             NONE if text is None else self.number.setdefault(text, len(self.number)) for text in texts.to_pylist()
@@ -138,6 +142,11 @@ def read_log(
     late = _late(labels, columns or {}, Files(names, notes=log.notes))
     renamed = _renamed(names["class"].number, log.prediction, [log.label, *(late["label"] if late else [])], log.notes)
     log.classes, place = names["class"].in_order(renamed)
+    labels_of, texts = np.concatenate([log.label, *(late["label"] if late else [])]), [*names["class"].number]
+    means = pa.chunked_array([pa.array([renamed.get(text, text) for text in texts], pa.string())])
+    times = np.bincount(labels_of - NONE, minlength=1 + len(texts))[1:]
+    names["class"].nothing.add("the label", pa.chunked_array([pa.array(texts, pa.string())]), means, times)
+    log.notes += [said for one in names.values() for said in one.nothing.said()]
     log.prediction, log.label = place[log.prediction], place[log.label]
     log.counts["read"] = len(log) + log.counts["not_a_row"]
     log.keep(log.time != UNREAD, "unreadable_time")
@@ -147,6 +156,7 @@ def read_log(
     log.keep(log.prediction != NONE, "no_prediction")
     if not len(log):
         problem = f"None of {log.counts['read']:,} rows has a time, an id, a version and a prediction."
+        problem = " ".join([problem, *log.notes])
         raise BadInput(problem, "Expected them in each row.", "Name the columns: --columns '{time: ts, …}'.")
     if until is not None:
         log.keep(log.time <= until, "after_until")

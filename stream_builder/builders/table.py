@@ -10,11 +10,13 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from driftline.curate.core.errors import BadConfig, BadInput, IncompatibleStream, MissingFile, reason
 from driftline.curate.core.group_split import draw_sides
 from driftline.curate.core.seeding import rng_for, time_order
 from driftline.curate.core.times import count_of
+from driftline.curate.foreign import cells
 from driftline.curate.foreign.arrays import number_of_classes, open_array
 from driftline.curate.foreign.limits import UNPACKED
 from driftline.curate.release import Release
@@ -294,9 +296,14 @@ def samples_of(table: pa.Table, columns: Sequence[str], row_of: Any) -> Any:
         return np.array(filled(table[columns[0]], row_of, columns[0]).to_pylist(), np.str_)
     parts = []
     for name in columns:
+        column = table[name]
+        if column.type in cells.TEXTS:
+            for row in np.flatnonzero(np.asarray(pc.fill_null(pc.match_substring(column, ","), False)))[:1].tolist():
+                problem = f"{row_of(row)}: {name} is {column[row].as_py()!r}."
+                raise BadInput(problem, "Expected a number with a point, or none.")
+            column = cells.number(column, name)
         try:
-            plain = pa.types.is_floating(table[name].type)
-            part = np.array(table[name].to_numpy() if plain else table[name].to_pylist(), np.float32)
+            part = np.array(column.to_numpy() if pa.types.is_floating(column.type) else column.to_pylist(), np.float32)
         except (TypeError, ValueError) as error:
             problem = f"The column {name} has no numbers, or lists of several lengths ({reason(error)})."
             raise BadInput(problem, "Expected numbers, or lists of equal length.") from None

@@ -56,9 +56,12 @@ def times_of(
             raise BadInput(f"{problem} It looks like {looks}.", EXPECTED, "Convert the column to dates.")
         others = numbers[~np.isin(numbers, time_cells.SENTINELS)]
         is_clock = len(others) and others.min() >= 10 * time_cells.EARLY
-        if (odd := np.isin(values, time_cells.SENTINELS if is_clock else time_cells.FAR)).any():
+        seconds = values // time_cells.per_second(others, f"{row_of(0)}: the time")
+        odd = np.isin(values, time_cells.SENTINELS if is_clock else time_cells.FAR)
+        odd |= seconds >= time_cells.CALENDAR[1]
+        if odd.any():
             raise BadInput(f"{row_of(int(odd.argmax()))}: the time is {values[odd.argmax()]}.", EXPECTED)
-        return values // time_cells.per_second(numbers[numbers != 0], f"{row_of(0)}: the time")
+        return seconds
     whole = time_cells.TimeColumn("the time", unit)
     whole.add(column)
     times, said = whole.whole(most=1.0)

@@ -299,17 +299,16 @@ def test_samples_of_no_group_stand_alone(tmp_path: Path) -> None:
         assert (len(set(group)), group[0] == group[1], group[6] == group[7]) == (6, True, True)
 
 
-@pytest.mark.parametrize("role", ["label", "licence", "user", "title"])
-def test_what_is_nothing_by_a_word_is_counted(role: str, tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("url,year,cell\nu0,2010,cat\nu1,2010,nan\nu2,2010,\nu3,2011,N/A\n")
-    source = Delimited(path=tmp_path / "t.csv", columns={"url": "url", "uploaded": "year", role: "cell"})
-    assert source.survey().notes == (f"{role} is nothing in 2 rows, such as 'nan'.",)
-
-
-def test_a_label_of_minus_one_is_none(tmp_path: Path) -> None:
-    assert photos("csv", tmp_path, "label", ["cat", "-1"]).survey().notes == (
-        "label is nothing in 1 rows, such as '-1'.",
-    )
+@pytest.mark.parametrize(
+    ("door", "role"), [*(place for place in PLACES if place[0] == "photos"), ("log", "label"), ("log", "group")]
+)
+def test_what_is_nothing_by_a_word_is_counted(door: str, role: str, tmp_path: Path) -> None:
+    words = ["cat", "nan", "", "N/A", *["-1"] * (role == "label")]
+    path = table(tmp_path, "csv", [row | {role: words[i]} for i, row in enumerate(rows_of("id", range(len(words))))])
+    columns = {"url": "url", "uploaded": "time", role: role}
+    notes = read_log([path]).notes if door == "log" else Delimited(path=path, columns=columns).survey().notes
+    name = f"the {role}" if door == "log" else role
+    assert [*notes] == [f"{name} is nothing in {2 + (role == 'label')} rows, such as 'nan'."]
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
