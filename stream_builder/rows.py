@@ -31,9 +31,9 @@ class Rows:
     """(N,) train, val or test; None: a test split is drawn"""
 
 
-def labelled(labels: Sequence[str], classes: Sequence[str] | None = None) -> tuple[Labels, list[str]]:
-    """(N,) labels, and the names of the classes: as given, or those that occur, sorted. labels: (N,) names."""
-    names = sorted(set(labels)) if classes is None else list(classes)
+def labelled(labels: Sequence[str]) -> tuple[Labels, list[str]]:
+    """(N,) labels, and the names of the classes, sorted. labels: (N,) names."""
+    names = sorted(set(labels))
     number = {name: i for i, name in enumerate(names)}
     return np.array([number[name] for name in labels], np.int64), names
 

@@ -175,8 +175,10 @@ def flat(column: pa.ChunkedArray, name: str, row: int = 1) -> pa.ChunkedArray:
     if pa.types.is_fixed_size_binary(kind):
         column, kind = column.cast(pa.binary()), pa.binary()
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        if (most := pc.max(pc.list_value_length(column)).as_py() or 0) > 1:
-            raise BadInput(f"{name} holds lists, of up to {most}.", "Expected one value a row.")
+        if (most := pc.max(sizes := pc.list_value_length(column)).as_py() or 0) > 1:
+            first = row + pc.index(pc.fill_null(pc.greater(sizes, 1), False), True).as_py()
+            problem = f"{name} holds lists, of up to {most}, the first in row {first:,}."
+            raise BadInput(problem, "Expected one value a row.")
         filled = pc.if_else(pc.equal(pc.list_value_length(column), 1), column, None)
         return flat(pc.list_element(pc.fill_null(filled, pa.scalar([None], kind)), 0), name, row)
     if pa.types.is_float16(kind):

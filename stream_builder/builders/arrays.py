@@ -7,10 +7,11 @@ from typing import Any, Literal
 import numpy as np
 
 from driftline.curate.core.errors import BadArray, BadInput, reason
+from driftline.curate.core.late import pa
 from driftline.curate.core.times import count_of
 from driftline.curate.foreign.arrays import moments_of, read_arrays
 from driftline.curate.foreign.limits import CLASSES
-from driftline.stream_builder.rows import Rows, check_ids, labelled, periods_of, stepped
+from driftline.stream_builder.rows import Rows, check_ids, periods_of, stepped
 from driftline.stream_builder.splitting import FACT, KEPT
 from driftline.stream_builder.step import check
 from driftline.stream_builder.stream import SPLITS, Array, Split, Stream
@@ -136,15 +137,16 @@ def _labels(arrays: Mapping[str, Array], what: str) -> tuple[Array, list[str]]:
     y = arrays["y"].astype(np.str_) if arrays["y"].dtype.kind == "b" else arrays["y"]
     declared = [str(c) for c in arrays["classes"].ravel()] if "classes" in arrays else None
     if y.dtype.kind in "US" and y.ndim == 1:
-        names = y.tolist()
-        from driftline.curate.foreign.cells import NO_LABEL, NOTHING
+        from driftline.stream_builder.importers.dated import labels_of
 
-        words = {name for name in set(names) if name.strip().casefold() in (*NOTHING, *NO_LABEL)}
-        if wrong := words if declared is None else set(names) - set(declared):
+        number = {name: i for i, name in enumerate(declared or [])}
+        labels, classes = np.array([number.get(name, -1) for name in y.tolist()]), declared or []
+        if declared is None:
+            labels, classes = labels_of(pa.chunked_array([pa.array(y.tolist(), pa.string())]), f"{what}: y")
+        for place in np.flatnonzero(labels < 0)[:1].tolist():
             expected = "a name, or `classes` with this one" if declared is None else f"one of {', '.join(declared)}"
-            place = next(i for i, name in enumerate(names) if name in wrong)
-            raise BadArray(f"{what}: y is {names[place]!r} at index {place}.", f"Expected {expected}.")
-        return labelled(names, declared)
+            raise BadArray(f"{what}: y is {str(y[place])!r} at index {place}.", f"Expected {expected}.")
+        return labels, classes
     if y.dtype.kind not in "iu":
         raise BadArray(f"{what}: y has dtype {y.dtype}.", "Expected integers from 0, or names of classes.")
     if declared is None and y.max() >= CLASSES:
@@ -180,8 +182,6 @@ def _times_and_groups(arrays: Mapping[str, Array], what: str) -> dict[str, Array
     """Of `time` and `label_time` the seconds, of `group` the names, as far as they are there."""
     if not {"time", "group"} & set(arrays):
         return {}
-    import pyarrow as pa
-
     from driftline.stream_builder.importers.dated import groups_of, label_times, times_of
 
     def row_of(row: int) -> str:
