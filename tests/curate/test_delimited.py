@@ -51,14 +51,6 @@ def test_a_quoted_text_may_have_several_lines(tmp_path: Path) -> None:
     assert [r["title"] for r in found] == ["two\nlines", "x"]
 
 
-def test_text_that_is_no_unicode_spoils_its_own_row_only(tmp_path: Path) -> None:
-    path = tmp_path / "t.jsonl"
-    lines = ('{"u": "a", "t": 2010, "g": ["\\ud800"]}', f'{{"u": "b", "t": {"9" * 5000}}}', '{"u": "c", "t": 2010}')
-    path.write_text("\n".join(lines))
-    found = pa.Table.from_batches(Delimited(path=path, columns={"url": "u", "uploaded": "t", "tags": "g"}).batches())
-    assert found["fault"].to_pylist() == ["not_utf8", "bad_upload_time", None]
-
-
 def test_a_missing_column_is_named_with_the_header(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"no column 'jahr'.*\['file', 'year'\]"):
         rows(tmp_path, "file,year\na,1\n", {"path": "file", "uploaded": "jahr"})
@@ -108,14 +100,6 @@ def test_a_compressed_table_that_is_cut_is_named(tmp_path: Path, name: str) -> N
 def test_an_unknown_table_column_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValidationError, match="no column 'upload'. Did you mean 'uploaded'\\? Available: id, url"):
         rows(tmp_path, "file,year\na,1\n", {"path": "file", "upload": "year"})
-
-
-def test_bytes_that_are_not_utf8_spoil_their_own_row_only(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_bytes(b"file,year\na.jpg,1909\n\xff\xfe.jpg,1909\nb.jpg,1910\n")
-    source = Delimited(path=tmp_path / "t.csv", columns={"path": "file", "uploaded": "year"})
-    found = pa.Table.from_batches(source.batches())
-    assert found["fault"].to_pylist() == [None, "not_utf8", None]
-    assert "\\xff\\xfe.jpg" in found["raw"][1].as_py()
 
 
 def test_json_lines(tmp_path: Path) -> None:

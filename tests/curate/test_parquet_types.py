@@ -72,7 +72,3 @@ def test_a_time_beyond_the_calendar_is_a_bad_time_of_its_row_alone(tmp_path: Pat
     found = records(tmp_path, TYPES["timestamp beyond the calendar"], "uploaded")
     assert [record["fault"] for record in found] == ["bad_upload_time", None]
     assert found[1]["uploaded"] == 10**9
-
-
-def test_text_that_is_not_utf8_is_named(tmp_path: Path) -> None:
-    assert {record["fault"] for record in records(tmp_path, BAD_UTF8, "label")} == {"not_utf8"}

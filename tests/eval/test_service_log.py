@@ -441,13 +441,6 @@ def test_a_folder_is_refused_with_the_way_to_name_its_files(tmp_path: Path) -> N
     assert f"{tmp_path} is a folder." in refused(tmp_path)
 
 
-@pytest.mark.parametrize("extra", ["byte order mark", "index"])
-def test_what_spreadsheets_add_is_harmless(extra: str, tmp_path: Path) -> None:
-    path = tmp_path / "log.csv"
-    log().to_csv(path, index=extra == "index", encoding="utf-8-sig" if extra == "byte order mark" else "utf-8")
-    assert accuracy(path) == pytest.approx(RIGHT, abs=0.01)
-
-
 def test_a_column_of_periods_is_a_column_of_times() -> None:
     months = pd.to_datetime(log()["time"]).dt.to_period("M")
     assert accuracy(log(time=months)) == pytest.approx(RIGHT, abs=0.01)
