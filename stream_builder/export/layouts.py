@@ -18,11 +18,13 @@ from driftline.curate.core.errors import IncompatibleStream
 from driftline.curate.foreign.escaping import image_folders_readme
 from driftline.curate.foreign.notebook import Thumbnail, table
 from driftline.stream_builder.builders.encoded import is_image
+from driftline.stream_builder.step import OPTIONAL
 from driftline.stream_builder.stream import SPLITS, Split, Step, Stream, join
 
 
 def arrays(stream: Stream, out: Path) -> dict[str, int]:
-    """`stream.npz`: x, y, step, split, id, classes; time, group, test_in and label_time if all samples have one."""
+    """`stream.npz`: x, y, step, split, id, classes; time, group, test_in and label_time if all samples have one. Counts
+    are of samples, and of those without a column that others have."""
     parts = [(step.index, name, split) for step in stream.steps for name, split in step.splits.items()]
     whole = join([split for _, _, split in parts])
     named = {
@@ -36,15 +38,18 @@ def arrays(stream: Stream, out: Path) -> dict[str, int]:
     }
     with writing(out / "stream.npz") as file:
         np.savez(file, **named)  # type: ignore[arg-type]
-    return {"samples": len(named["y"])}
+    lacking = {f"without {name}, which is left out": sum(len(s) for *_, s in parts if name not in s.columns())
+               for name in OPTIONAL if name not in named}  # fmt: skip
+    return {"samples": len(whole)} | {name: n for name, n in lacking.items() if n < len(whole)}
 
 
+NOT_HERE = "Sides of other published splits, test_in, are not in this layout: arrays and webdataset have them."
 GROUP = 500  # images per row group of Parquet
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-VALUES = {"id": "string", "step": "int64", "time": "int64"}  # further columns, and their types
+VALUES = {"id": "string", **dict.fromkeys(("step", "time", "group", "label_time"), "int64")}  # further columns
 
 
-Sample = tuple[str, bytes, dict[str, Any]]  # key, PNG, facts: id, label, step, split, time (seconds UTC or None)
+Sample = tuple[str, bytes, dict[str, Any]]  # key, PNG, facts: id, label, step, split, time (seconds UTC or None), …
 
 
 def imagefolder(stream: Stream, out: Path) -> dict[str, int]:
@@ -99,7 +104,7 @@ def huggingface(stream: Stream, out: Path) -> dict[str, int]:
                 n += len(rows)
     files = "".join(f"  - split: {name}\n    path: data/{name}-*.parquet\n" for name in names)
     head = f"---\nconfigs:\n- config_name: default\n  data_files:\n{files}---\n\n"
-    write_text(out / "README.md", f"{head}# {stream.name}\n\n{n} images, stream {stream.sha256}.\n")
+    write_text(out / "README.md", f"{head}# {stream.name}\n\n{n} images, stream {stream.sha256}.\n{NOT_HERE}\n")
     return {"images": n, "splits": len(names)}
 
 
@@ -111,8 +116,8 @@ def _splits(stream: Stream) -> Iterator[tuple[str, str, Iterator[Sample]]]:
         for i, pixels in enumerate(split.x):
             buffer = io.BytesIO()
             fromarray(np.asarray(pixels)).save(buffer, "PNG", compress_level=1)
-            time = None if split.time is None else int(split.time[i])
-            facts = {"id": str(split.ids[i]), "label": int(split.y[i]), "step": step.index, "split": name, "time": time}
+            facts = {"id": str(split.ids[i]), "label": int(split.y[i]), "step": step.index, "split": name, "time": None}
+            facts |= {kind: column[i].tolist() for kind, column in split.columns().items()}
             yield f"{step.index:03d}_{name}_{i:07d}", buffer.getvalue(), facts
 
     for step in stream.steps:

@@ -341,6 +341,8 @@ def test_cells_of_several_lines_are_counted(tmp_path: Path) -> None:
         ([1_546_300_800_000] * 3 + [1_546_300_800], "two units: 1 of 4 are such as 1546300800, the others"),
         ([20190304, 20200229], "all rows would lie in 1970. It looks like days, YYYYMMDD"),
         ([43528.5, 43529.25], "all rows would lie in 1970. It looks like days, since 1970 or of a spread"),
+        (["03/04/2019", "13/04/2019"], "is '03/04/2019' in row 1, and 2 of 2 cannot be read"),
+        (["week 01"], "is 'week 01' in row 1, and 1 of 1 cannot be read"),
     ],
 )
 def test_numbers_that_are_no_times_are_refused(times, words, door, kind, tmp_path):

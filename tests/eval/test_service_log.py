@@ -393,13 +393,6 @@ def test_versions_keep_their_point(tmp_path: Path) -> None:
     assert list(dl.age(path).versions) == ["1", "1.0"]
 
 
-@pytest.mark.parametrize("form", ["%m/%d/%Y", "%d/%m/%Y %H:%M", "%m/%d/%Y %I:%M %p", "week %W"])
-def test_dates_whose_day_is_not_certain_are_refused_by_the_first_of_them(form: str, tmp_path: Path) -> None:
-    path = written(tmp_path, log(time=pd.to_datetime(log()["time"]).dt.strftime(form)))
-    first = pd.Timestamp("2026-01-01").strftime(form)
-    assert f"log.csv: the time is '{first}' in row 1, and 1,200 of 1,200 cannot be read." in refused(path)
-
-
 def test_a_decimal_comma_is_a_score(tmp_path: Path) -> None:
     path = written(tmp_path, log(score=0.75), sep=";", decimal=",")
     assert "0,75" in path.read_text()
