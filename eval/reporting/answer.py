@@ -173,22 +173,12 @@ def _first_when_old(part: Part, old: Mapping[str, Any]) -> Markup:
     if len(old["members"]) == 1:
         text = Markup("When {} old, {} is right on {} % of {}; newly trained, on {} % of them.")
         return text.format(time, names, now, samples, fresh)
-    if not old["ties"]:
-        text = Markup(
-            "When {} old, {}: {} % of {} are classified correctly (newly trained: {} %); differences were not tested."
-        )
-        return text.format(time, names, now, samples, fresh)
-    if len(group) == 1:
-        text = Markup(
-            "When {} old, {} is the most accurate, beyond chance: {} % of {} are classified correctly "
-            "(newly trained: {} %)."
-        )
-        return text.format(time, names, now, samples, fresh)
-    rest = f", ahead of {others} more" if others else ""
-    text = Markup(
-        "When {} old, {} do not differ measurably{}: {} % of {} are classified correctly (newly trained: {} %)."
-    )
-    return text.format(time, names, rest, now, samples, fresh)
+    how, end = "", "; differences were not tested"
+    if old["ties"]:
+        end, rest = "", f", ahead of {others} more" if others else ""
+        how = " is the most accurate, beyond chance" if len(group) == 1 else f" do not differ measurably{rest}"
+    text = Markup("When {} old, {}{}: {} % of {} are classified correctly (newly trained: {} %){}.")
+    return text.format(time, names, how, now, samples, fresh, end)
 
 
 def _harder(part: Part) -> Markup | None:

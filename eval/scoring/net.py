@@ -289,7 +289,8 @@ def net_of(runs: Sequence[Run], control: Control, groups: Array | None) -> Net |
         if changes == {-1} or not len(lags) or not matrices:
             return np.full(len(np.unique(lags)) + 1, 0.0 if changes == {-1} else np.nan)
         lost = pairs.loss(np.mean(matrices, 0))
-        return _on_grid(np.append(by_lag(lost), np.nan if years is None else lost @ pairs.weight))
+        whole = np.append(by_lag(lost), np.nan if years is None else lost @ pairs.weight)
+        return np.asarray(np.round(whole / GRID) * GRID)  # sums and differences are exact
 
     gross, inside = loss([matrix_of(run) for run in runs]), loss([one.matrix for one in within])
     rest = loss([one.matrix for one in whole]) if whole else inside
@@ -355,11 +356,6 @@ def _judged(net: Net, real: Sum, slopes: Floats, halves: Floats, draws: Sequence
     why = {"ageing": f"is above 0{missing}", "none": f"ends below {LIMIT:.0f}{missing}",
            "not known": f"has 0 and {LIMIT:.0f} in it{missing}"}[verdict]  # fmt: skip
     return replace(net, is_=verdict, points_per_year=band, p=p, because=f"{ends} {why}.")
-
-
-def _on_grid(values: Floats) -> Floats:
-    """Rounded so that sums and differences are exact."""
-    return np.asarray(np.round(values / GRID) * GRID)
 
 
 def holm_named(nets: Sequence[Net]) -> list[Net]:

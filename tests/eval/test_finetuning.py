@@ -25,7 +25,7 @@ from driftline.eval.learners import LEARNERS
 from driftline.eval.learners.seq_to_final import Ft, ToFinal
 from driftline.eval.nets import build
 from driftline.eval.nets.chain import Net
-from driftline.eval.protocols.seq_to_final.protocol import SeqToFinal, grids
+from driftline.eval.protocols.seq_to_final.protocol import ADJACENTS, RATES, SeqToFinal, grids
 from driftline.eval.reporting.protocols.seq_to_final import whole as figures
 from driftline.eval.run import evaluate
 from driftline.stream_builder.stream import Split, Step, Stream
@@ -425,7 +425,7 @@ class TestMethods:
         assert SeqToFinal(fidelity="paper-code").resolve(made).fits == 0
 
     def test_the_papers_code_has_its_own_grids(self) -> None:
-        assert [len(points) for points in grids("paper").values()] == [8, 24, 3, 1]
+        assert [len(points) for points in grids("paper", RATES, ADJACENTS).values()] == [8, 24, 3, 1]
 
     @pytest.mark.parametrize("learner", ["ft(final=search)", "ft(final=surgical-rgn)", "sft(final=search,beam=2)"])
     def test_a_search_of_blocks_tries_every_learning_rate_for_each_set(self, learner, monkeypatch):

@@ -25,12 +25,8 @@ class Cost:
     """vectors in memory"""
     search: Search
     """brute: exact"""
-    build_s: float
-    """seconds to store all vectors, and to build the index"""
     predict_us: float
     """microseconds of a single prediction"""
-    predict_64_us: float
-    """microseconds a prediction if 64 are asked at once"""
     correct_us: float
     """microseconds of a correction"""
     recall: float
@@ -53,11 +49,10 @@ def scale_study(n: int, search: Search) -> Cost:
     x = np.concatenate([(means[p] + rng.normal(0, NOISE, (len(p), WIDTH))).astype(np.float32) for p in parts])
     learner = Substrate(index=search) if search == "brute" else Substrate(index=search, exact_below=n - 1)
     learner.begin(Task(CLASSES, (WIDTH,)), rng_for(0))
-    built = _seconds(lambda: learner.learn(x[:n], y[:n]))
+    learner.learn(x[:n], y[:n])
     asked, truth = x[n : n + ASKED], y[n : n + ASKED]
     learner.predict(asked)  # the first search allocates
     single = _seconds(lambda: [learner.predict(q[None]) for q in asked]) / ASKED
-    together = _seconds(lambda: learner.predict(asked)) / ASKED
     labels, _ = learner.predict(asked)
     recall = learner.recall(asked)
 
@@ -66,9 +61,9 @@ def scale_study(n: int, search: Search) -> Cost:
             learner.correct(x[i : i + 1], y[i : i + 1])
 
     corrected = _seconds(correct) / CORRECTED
-    one, many, change = (round(1e6 * seconds, 1) for seconds in (single, together, corrected))
+    one, change = (round(1e6 * seconds, 1) for seconds in (single, corrected))
     right = round(float((labels == truth).mean()), 3)
-    return Cost(n, search, round(built, 2), one, many, change, round(recall, 3), right)
+    return Cost(n, search, one, change, round(recall, 3), right)
 
 
 def _seconds(work: Callable[[], object]) -> float:

@@ -199,9 +199,7 @@ class SeqToFinal(Protocol):
         return Result({"final": accuracy["final"]}, per_step)
 
 
-def grids(
-    budget: str, rates: tuple[float, ...] = RATES, pulls: tuple[float, ...] = ADJACENTS
-) -> dict[str, list[Hyper]]:  # fmt: skip
+def grids(budget: str, rates: tuple[float, ...], pulls: tuple[float, ...]) -> dict[str, list[Hyper]]:
     """Points of each kind of stage as in the paper's code: 8 for plain fits, 24 for side modules, 3 for JM and 1 for
     JST; with a small budget 2, 2, 1, 1. All strengths of a sweep are tried."""
     small = budget == "small"
@@ -218,9 +216,7 @@ def grids(
     return {"base": base, "side": side, "joint": joint, "joint-side": [replace(joint[0], adjacent=0.0)]}
 
 
-def ordered_grids(
-    fits: int, rates: tuple[float, ...] = RATES, pulls: tuple[float, ...] = ADJACENTS
-) -> dict[str, list[Hyper]]:  # fmt: skip
+def ordered_grids(fits: int, rates: tuple[float, ...], pulls: tuple[float, ...]) -> dict[str, list[Hyper]]:
     """The same points in an order whose every beginning is a grid, for stages with any number of fits: all learning
     rates (in a sweep all strengths) first, then strengths, dropouts and decays. Beyond the paper's points, others in
     between."""
