@@ -290,7 +290,11 @@ def placed(pairs: Pairs, lags: Ints) -> tuple[bool, Ints]:
 
 
 def on_same(r: Array, places: Ints) -> Array:
-    """r (..., M), places (J, A) → (..., A) means over J; without a test or model that lacks one of the ages."""
+    """r (..., M), places (J, A) → (..., A) means over J; without a test or model that lacks one of the ages.
+
+    >>> on_same(np.array([0.9, np.nan, 0.5, 0.7]), np.array([[0, 1], [2, 3]])).tolist()
+    [0.5, 0.7]
+    """
     values = r[..., places]
     values = np.where(np.isnan(values).any(-1, keepdims=True), np.nan, values)
     present = ~np.isnan(values)

@@ -279,7 +279,9 @@ def test_grey_portraits_of_wild_time_have_three_channels(tmp_path: Path) -> None
     grey = rng_for(0).random((4, 32, 32))
     content = {2012: {mode: {"images": grey, "labels": np.arange(4) % 2} for mode in (0, 1)}}
     (tmp_path / "yearbook.pkl").write_bytes(pickle.dumps(content))
-    assert IMPORTERS["wild-time"](tmp_path / "yearbook.pkl").x_shape == (32, 32, 3)
+    made = [IMPORTERS["wild-time"](tmp_path / "yearbook.pkl", seed=seed) for seed in range(5)]
+    assert made[0].x_shape == (32, 32, 3)
+    assert len({tuple(one.steps[0]["train"].ids) for one in made}) > 1, "samples of one time are in a drawn order"
 
 
 def test_the_date_in_a_photo_comes_before_that_of_its_path(tmp_path: Path) -> None:

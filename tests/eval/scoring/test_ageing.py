@@ -443,6 +443,7 @@ def test_runs_of_a_protocol(protocol: str) -> None:
     if protocol != "near-future":
         lag, tested = int(found.lags[found.base]), found.curve.tested
         assert fresh(found).value == pytest.approx(expected[tested - lag, tested].mean())
+        assert np.isfinite(found.older.value[1:]).tolist() == [True] * (3 - lag)
 
 
 def test_a_protocol_without_steps_has_none() -> None:
