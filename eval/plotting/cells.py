@@ -25,7 +25,7 @@ def cells(
     """Tables of shares side by side where there is space, else below each other. tables: title → rows. span: values of
     the lightest and the darkest cell; a cell that is too small for its number has none. heads: what rows and columns
     are. framed: the diagonal has a frame."""
-    left = 12 + LETTER * max((len(name) for rows in tables.values() for name in rows), default=0)
+    left = 12 + 1.2 * LETTER * max((len(name) for rows in tables.values() for name in rows), default=0)
     beside = len(tables) > 1 and left + len(tables) * (GAP + 30 * len(columns)) <= WIDTH
     across = len(tables) if beside else 1
     wide = min(WIDE, (WIDTH - left - 4 - GAP * (across - 1)) / (across * max(1, len(columns))))

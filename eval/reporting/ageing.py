@@ -206,7 +206,7 @@ def by_class(part: Part) -> Figure | None:
         }
     ages, unit = max((aged.curve.age for _, aged in shown), key=len), part["ageing"]["unit"]
     left_out = f" {CLASSES} of {len(falls)} classes." if len(falls) > CLASSES else ""
-    note = f"Per cent. The class that falls most is first.{left_out} Across: {unit} from training to test."
+    note = f"In %; the class that falls most is first.{left_out} Across: {unit} from training to test."
     title = "Who loses: accuracy of each class"
     picture = cells(tables, [span(float(age)) for age in ages], (0.0, 1.0), title, ("class", unit))
     return Figure(title, note, picture)

@@ -98,7 +98,7 @@ def across(documents: Sequence[Document]) -> Section | None:
         return None
     names = list(dict.fromkeys(name for _, column in columns for name in column))
     rows = [[name, *(_pair(column[name]) if name in column else "–" for _, column in columns)] for name in names]
-    note = render("soft", "Final novel accuracy; below it, original accuracy. Per cent, over seeds.")
+    note = render("soft", "Final novel accuracy; below it, original accuracy (%, over seeds).")
     return Section("across-ocrr", "Policies and data", note + table(["", *(head for head, _ in columns)], rows))
 
 
