@@ -20,7 +20,7 @@ if sys.argv[:1] == ["-m"] and _asked and not sys.flags.safe_path:
 
 from typing import TYPE_CHECKING  # noqa: E402
 
-from driftline.curate.core.lazy_face import lazy_face  # noqa: E402
+from driftline.curate.core.late import lazy_face  # noqa: E402
 
 if TYPE_CHECKING:
     from driftline.curate.core.errors import DriftlineError as DriftlineError

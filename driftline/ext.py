@@ -21,7 +21,7 @@ Every error that driftline raises on purpose is a `DriftlineError(given, expecte
 
 from typing import TYPE_CHECKING
 
-from driftline.curate.core.lazy_face import lazy_face
+from driftline.curate.core.late import lazy_face
 
 if TYPE_CHECKING:
     from driftline.curate.core.atomic_io import write_bytes as write_bytes

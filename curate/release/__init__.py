@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from driftline.curate.core.lazy_face import lazy_face
+from driftline.curate.core.late import lazy_face
 
 if TYPE_CHECKING:
     from driftline.curate.release.format import Release as Release
