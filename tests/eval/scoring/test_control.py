@@ -292,6 +292,12 @@ def test_without_a_control_the_word_is_not_used() -> None:
     assert np.isfinite(net.gross.per_year)
 
 
+def test_no_ageing_is_said_only_where_the_interval_ends_below_a_point_a_year() -> None:
+    nets = [judged(planted(0, steps=steps))[1][0] for steps in (3, 4)]
+    found = [(net.is_, round(net.said()["points_per_year"]["high"], 1)) for net in nets]
+    assert found == [("none", 0.7), ("not known", 8.7)]
+
+
 def test_holm_over_those_that_are_named() -> None:
     _, (net,) = judged(planted(3, steps=4, turns=0.3))
     named = [replace(net, is_="ageing", p=p) for p in (0.04, 0.01, 0.03)]

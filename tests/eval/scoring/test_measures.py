@@ -288,6 +288,8 @@ class TestDifferences:
         found = compare(groups(runs))
         assert np.isnan(found.p_score[0, 1])
         assert np.isnan(found.p_predictions[0, 1])
+        runs[-1].about["seed"] = 1
+        assert np.isnan(compare([runs[:2], runs[:1:-1]]).p_score[0, 1]), "nor the same seeds in another order"
 
     def test_learners_on_other_samples_are_compared_without_pairs(self) -> None:
         right = drawn({"a": 0.9, "b": 0.5}, 3, 100)
