@@ -253,8 +253,7 @@ def _fall(r: Mapping[str, Any], first: Ageing, unit: str, nets: bool) -> list[Ce
 
 def _chance(shown: Sequence[Mapping[str, Any]]) -> str:
     """What a constant answer reaches, in % of the test samples."""
-    every = [r["aged"] for r in shown]
-    levels = [float(np.nanmean(one.chance[one.tested - one.model >= one.lags[one.base]])) for one in every]
+    levels = [r["aged"].chance for r in shown]
     of = "training" if all(r["aged"].chance_by == "training" for r in shown) else "all test"
     low, high = (f"{100 * end:.1f}" for end in (min(levels), max(levels)))
     return f"The most frequent class of the {of} samples reaches {low if low == high else f'{low} to {high}'} %."

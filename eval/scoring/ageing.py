@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from driftline.eval.rows import Run, groups
 from driftline.eval.scoring import decay
-from driftline.eval.scoring.bands import Array, Band, Floats, share
+from driftline.eval.scoring.bands import Array, Band, share
 from driftline.eval.scoring.sums import Drawn, Draws, Resampling, Sums, drawn, draws_of
 from driftline.eval.timeline import Timeline, timeline
 from driftline.stream_builder.stream import Stream
@@ -21,7 +21,7 @@ from driftline.stream_builder.stream import Stream
 
 @dataclass(frozen=True)
 class Ageing:
-    """How one learner's models age. M tests, K lags, C classes."""
+    """How one learner's models age. K lags."""
 
     timeline: Timeline
     """names, dates and unit of time"""
@@ -31,18 +31,14 @@ class Ageing:
     """position of the base lag in `lags`; K if there are only tests on the past"""
     curve: decay.Curve
     """accuracy at the ages that many tests have, on the same tests, and the loss per unit of time"""
-    model: decay.Ints
-    """(M,) step up to which the model of a test was trained"""
-    tested: decay.Ints
-    """(M,) step on whose samples it was tested"""
     half_life: decay.HalfLife
     """of accuracy above chance"""
     older: Band
     """(K,) what newly trained models do better than those of each lag on the same tests, mean over pairs; of the lags
     from the base lag on, `lags[base:]`; NaN where no test has a twin"""
-    chance: Floats
-    """(M,) what the best constant answer by training labels reaches: the share of the tested step's samples of the
-    class that most training samples of the model have"""
+    chance: float
+    """what the best constant answer by training labels reaches: the share of the tested step's samples of the class
+    that most training samples of the model have, mean over the tests from the base lag on"""
     chance_by: Literal["training", "tests"]
     """which labels choose the constant answer; "tests", all together, where rows do not say the training labels"""
     seeds: tuple[int, ...]
@@ -74,7 +70,7 @@ def _ageing(runs: Sequence[Run], draws: Draws) -> Ageing | None:
     (_, n), stated = of.total.sum(1), decay.constants(runs)
     often = int(n[np.unique(pairs.tested, return_index=True)[1]].sum(0).argmax())  # all models have the same samples
     constant = np.array([stated.get(i, often) for i in pairs.model.tolist()], np.int64)
-    chance, base = _chance(n, constant), pairs.base
+    base = pairs.base
     by_test, places = decay.placed(pairs, pairs.lags[base:][: decay.ages_shown(_shown(pairs))])
     numbers = _numbers(pairs, of, constant, places)
     bands = {name: one.band() for name, one in numbers.items() if not name.startswith("left")}
@@ -89,11 +85,9 @@ def _ageing(runs: Sequence[Run], draws: Draws) -> Ageing | None:
         lags=pairs.lags,
         base=base,
         curve=_curve(pairs, bands, by_test, places),
-        model=pairs.model,
-        tested=pairs.tested,
         half_life=decay.half_life_of(numbers["left"], age[base:], tested_later),
         older=bands["older"],
-        chance=chance,
+        chance=float(np.nanmean(_chance(n, constant)[pairs.later])) if base < len(pairs.lags) else np.nan,
         chance_by="training" if stated else "tests",
         seeds=tuple(int(run.about["seed"]) for run in runs),
         clustered=draws.resampling.groups is not None,
