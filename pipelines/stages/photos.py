@@ -178,7 +178,7 @@ def dropped_text(rows: Sequence[Mapping[str, Any]], config: Config) -> str:
             wanted = ", ".join([*source.dates, *left])
             lines.append(f"Not in: {', '.join(left)}. To look there, too: --set 'collection.dates=[{wanted}]'")
     pairs = dict.fromkeys((row["stage"], row["reason"]) for row in rows)
-    lines += [f"{reason}: {MEANING[stage][reason]}" for stage, reason in pairs if reason in MEANING.get(stage, ())]
+    lines += [f"{why} ({at}): {MEANING[at][why]}" for at, why in pairs if why in MEANING.get(at, ())]
     return "\n".join(lines) or "No photo was dropped."
 
 
