@@ -24,6 +24,7 @@ TIME_FAULTS = {"until": "bad_upload_time", "uploaded": "bad_upload_time", "taken
 DEGREES = {"longitude": 180.0, "latitude": 90.0}
 TEXTS = ("label", "licence")  # of which names are counted
 WHOLE = ("id", "user", "label")  # of which 1.0 is 1
+NUMBERED = ("id", "user")  # of which none was rounded
 LONGEST_TEXT = 1 << 16  # bytes of a cell
 LONGEST_TITLE = 2000  # characters of a title or caption that are kept
 SHOWN = 10  # notes
@@ -47,8 +48,8 @@ def survey(
 ) -> Reading:  # fmt: skip
     """Look at times, labels and ids over all parts of a table. columns: column of the collection → of the table.
     unit, time_format: of times, as `TableSource` has them. name: of the table, in messages. Raises BadInput for numbers
-    that are no plausible times, as `TimeColumn.whole` for times that cannot be read, and for ids that a spreadsheet
-    rounded."""
+    that are no plausible times, as `TimeColumn.whole` for times that cannot be read, and for ids and users that a
+    spreadsheet rounded."""
     counts, nothing = {role: Counter[str]() for role in TEXTS}, cells.Nothing()
     way_out = f"Set collection.time_format, or time_unit to one of {', '.join(get_args(TimeUnit)[1:])}."
     times = {role: TimeColumn(f"{name}: {role}", unit, way_out, time_format) for role in TIME_FAULTS if role in columns}
@@ -58,7 +59,7 @@ def survey(
             column.add(_readable(table[columns[role]]))
         for role in (role for role in SURVEYED if role in columns and role not in times):
             column = _readable(table[columns[role]])
-            texts = cells.ids(column, f"{name}: id", row) if role == "id" else _text(column, role)
+            texts = cells.ids(column, f"{name}: {role}", row) if role in NUMBERED else _text(column, role)
             if role in TEXTS:
                 counted = pc.value_counts(texts).to_pylist()
                 counts[role].update({c["values"]: c["counts"] for c in counted if c["values"] is not None})

@@ -4,6 +4,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +53,11 @@ class Names:
         if not pa.types.is_primitive(column.type) and column.type not in cells.TEXTS:
             column = cells.flat(column, name, row)
         coded = column.combine_chunks().dictionary_encode("encode")
+        read = partial(cells.ids, name=name) if role == "group" else partial(cells.text, name=name, words=words)
         try:
-            texts = cells.text(pa.chunked_array([coded.dictionary]), name, words)
+            texts = read(pa.chunked_array([coded.dictionary]))
         except BadInput:
-            cells.text(column, name, words, row)  # names the row
+            read(column, row=row)  # names the row
             raise
         if role in ("label", "group"):
             times = np.bincount(coded.indices.to_numpy(), minlength=len(texts))

@@ -192,8 +192,8 @@ def filled(column: pa.ChunkedArray, row_of: RowOf, name: str) -> pa.ChunkedArray
 
 
 def groups_of(column: pa.ChunkedArray, name: str) -> npt.NDArray[np.str_]:
-    """(N,) names of groups; "" where there is none."""
-    return np.array(pc.fill_null(cells.whole_numbers(cells.text(column, name)), "").to_pylist(), np.str_)
+    """(N,) names of groups, of which none was rounded; "" where there is none."""
+    return np.array(pc.fill_null(cells.ids(column, name), "").to_pylist(), np.str_)
 
 
 def images_of(root: Path, names: Sequence[str], size: int, source: Path) -> LazyImages:

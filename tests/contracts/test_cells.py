@@ -241,7 +241,7 @@ ANSWERS: dict[str, tuple[list[str], list[Any]]] = {
     "another separator": (["i1,w,8,,car;bus"], ["unknown_label"]),
     "a word for nothing": (["i1,w,8,,NaN"], ["empty"]),
     "nothing beside an option": (["i1,w,8,,nan|bus"], ["bus"]),
-    "a list with nothing": (['i1,w,8,,"[""bus"", null]"'], ["unreadable"]),
+    "a list with nothing": (['i1,w,8,,"[""bus"", null]"', "i1,v,8,,[None]"], ["unreadable"] * 2),
     "a row twice": (["i1,w,8,,bus"] * 2, ["bus", "duplicate"]),
     "a person as a float": (["i1,7.0,8,,bus", "i1,7,8,,car"], ["bus", "duplicate"]),
     "zeros are kept": (["i1,007,8,,bus", "i1,7,8,,bus"], ["bus", "bus"]),
@@ -276,15 +276,15 @@ def test_seconds_may_be_whole_floats(seconds: str, tmp_path: Path) -> None:
     assert read_answers(lines, {"items": {"i": "p"}, "concepts": ["a"]}, "key")["seconds"].to_pylist() == [8]
 
 
-@pytest.mark.parametrize("door", ["photos", "log", "table"])
+@pytest.mark.parametrize("place", ["photos id", "photos user", "log id", "log group", "table id", "table group"])
 @pytest.mark.parametrize("value", ["3.55779E+09", "4E+17", "1.2e+018", float(2**60)])
-def test_ids_that_a_spreadsheet_rounded_are_refused(value: Any, door: str, tmp_path: Path) -> None:
-    kind = "parquet" if isinstance(value, float) else "csv"
-    path = table(tmp_path, kind, rows_of("id", [7.0 if kind == "parquet" else "7", value, value]))
-    source = (Parquet if kind == "parquet" else Delimited)(path=path, columns=PHOTOS)
-    readers = {"photos": source.survey, "log": lambda: read_log([path]), "table": lambda: from_table(path, x="url")}
-    with pytest.raises(BadInput, match=r"id is \S+ in row 2: .*rounded"):
-        readers[door]()
+def test_ids_that_a_spreadsheet_rounded_are_refused(value: Any, place: str, tmp_path: Path) -> None:
+    (door, role), kind = place.split(), "parquet" if isinstance(value, float) else "csv"
+    path = table(tmp_path, kind, rows_of(role, [7.0 if kind == "parquet" else "7", value, value]))
+    source = partial(Parquet if kind == "parquet" else Delimited, path=path, columns=PHOTOS | {role: role})
+    readers: Any = {"log": partial(read_log, [path]), "table": partial(from_table, path, x="url")}
+    with pytest.raises(BadInput, match=rf"{role} is \S+ in row 2: .*rounded"):
+        readers.get(door, lambda: source().survey())()
 
 
 def test_samples_of_no_group_stand_alone(tmp_path: Path) -> None:
@@ -306,8 +306,8 @@ def test_what_is_nothing_by_a_word_is_counted(door: str, role: str, tmp_path: Pa
     path = table(tmp_path, "csv", [row | {role: words[i]} for i, row in enumerate(rows_of("id", range(len(words))))])
     columns = {"url": "url", "uploaded": "time", role: role}
     notes = read_log([path]).notes if door == "log" else Delimited(path=path, columns=columns).survey().notes
-    name = f"the {role}" if door == "log" else role
-    assert [*notes] == [f"{name} is nothing in {2 + (role == 'label')} rows, such as 'nan'."]
+    the = "the " * (door == "log")
+    assert [*notes] == [f"{the}{role} is nothing in {2 + (role == 'label')} rows, such as 'nan'."]
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])

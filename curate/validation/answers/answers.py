@@ -319,7 +319,7 @@ def _answer(line: Mapping[str, str]) -> tuple[set[str], bool]:
     labels: set[str] = set()
     if text := line.get("Answer.labels"):
         if text.startswith("["):
-            labels |= {_text(str(v)) for v in ast.literal_eval(text[:LONGEST])}
+            labels |= {_text(v) for v in ast.literal_eval(text[:LONGEST])}
         else:
             labels |= {v for v in text.split("|") if v}
     for column, value in line.items():
@@ -329,18 +329,20 @@ def _answer(line: Mapping[str, str]) -> tuple[set[str], bool]:
     return labels, truth(sensitive)
 
 
-def _text(label: str) -> str:
-    """The label. Raises ValueError for half of a surrogate pair, which is no text."""
-    label.encode()
-    return label
+def _text(label: Any) -> str:
+    """The label. Raises ValueError for nothing in a list, and for half of a surrogate pair, which is no text."""
+    if label is None:
+        raise ValueError("no label")
+    str(label).encode()
+    return str(label)
 
 
-def _from_json(document: Any) -> set[str]:
-    labels: set[str] = set()
+def _from_json(document: Any) -> set[Any]:
+    labels: set[Any] = set()
     for answer in document if isinstance(document, list) else [document]:
         for name, value in answer.items():
             if name == "labels" and isinstance(value.get("labels"), list):
-                labels |= {str(v) for v in value["labels"]}
+                labels |= {*value["labels"]}
             elif name == "labels":
                 labels |= {k for k, v in value.items() if v is True}
             elif name.startswith("labels.") and (value is True or (isinstance(value, dict) and value.get("on"))):
