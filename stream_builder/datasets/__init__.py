@@ -19,8 +19,7 @@ from driftline.stream_builder.step import Array, check
 
 DATASETS = Registry(
     "dataset", __name__, {"cifar10": ".images:cifar10", "cifar100": ".images:cifar100",
-                          "banking77": ".texts:banking77", "clinc150": ".texts:clinc150",
-                          "imagenet": ".images:imagenet"},
+                          "banking77": ".texts:banking77", "clinc150": ".texts:clinc150"},
     group="datasets", further="a path, or package.module:Name",
 )  # fmt: skip
 

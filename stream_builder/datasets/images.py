@@ -3,7 +3,6 @@
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -84,17 +83,6 @@ def open_folder(path: Path, options: Options) -> Dataset:
         raise BadInput(f"{test_folder} has the class {extra[0]!r}, train does not.", "Expected the classes of train.")
     train, test = (_images(folder, classes, options.size) for folder in (path / "train", test_folder))
     return Dataset(path.name, train, test, classes)
-
-
-def imagenet(path: Path, options: Options) -> Dataset:
-    """ImageNet: folders train/ and val/ of WordNet ids, in the data folder or in its folder imagenet."""
-    folder = next((p for p in (path / "imagenet", path) if (p / "train").is_dir()), None)
-    if folder is None:
-        raise MissingFile(
-            f"{path} does not contain ImageNet.", "Expected train/nXXXXXXXX/*.JPEG and val/.",
-            "Name its folder with --data-dir.",
-        )  # fmt: skip
-    return replace(open_folder(folder, options), name="imagenet")
 
 
 def _images(folder: Path, classes: list[str], size: int) -> Samples:

@@ -58,13 +58,6 @@ def test_a_file_stays_open_while_other_threads_open_more_than_stay_open(tmp_path
     assert list(images.raw()) == [path.read_bytes() for path in images.files]
 
 
-def test_imagenet_is_found_below_the_data_folder(tmp_path: Path) -> None:
-    write_folder(tmp_path / "imagenet")
-    assert open_dataset("imagenet", Options(tmp_path, size=8)).name == "imagenet"
-    with pytest.raises(MissingFile, match="does not contain ImageNet"):
-        open_dataset("imagenet", Options(tmp_path / "elsewhere"))
-
-
 @pytest.mark.parametrize("mode", ["L", "RGBA", "I;16"])
 def test_images_of_other_modes_are_read_as_rgb(tmp_path: Path, mode: str) -> None:
     x = open_dataset(write_folder(tmp_path / "images", mode), Options(size=8)).train.x[:]
