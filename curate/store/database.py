@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from driftline.curate.core.atomic_io import TEMPORARY, check_format, sha256_file, writing
-from driftline.curate.core.errors import BadInput, Busy, DriftlineError, reason
+from driftline.curate.core.atomic_io import TEMPORARY, check_format, no_room, sha256_file, writing
+from driftline.curate.core.errors import BadInput, Busy, reason
 from driftline.curate.core.files import connect, purge
 from driftline.curate.core.system import sync_folder
 
@@ -137,12 +137,7 @@ def open_store(folder: Path) -> Iterator[Store]:
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", 0)
         if code & 0xFF in FULL:
-            free = shutil.disk_usage(folder).free
-            raise DriftlineError(
-                f"The disk is full: {path.absolute()} cannot be written; {free:,} bytes are free.",
-                "",
-                "Free some space and run the same command again: finished work is kept.",
-            ) from None
+            raise no_room(OSError(errno.ENOSPC, ""), path, 0) from None
         if code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             raise Busy(f"Another process writes to {path.absolute()} for more than {PATIENCE:.0f} s.") from None
         raise BadInput(

@@ -46,7 +46,7 @@ def audit_release(release: Release, bits: int = COPY_BITS) -> dict[str, Any]:
         name: table[name].to_pylist() for name in ("id", "bucket", "class", "label", "user", "uploaded", "sha256")
     }
     splits = {name: table[name].to_pylist() for name in release.facts["splits"]}
-    group = near_copies(image_hashes(release), bits)
+    group = near_copies(hashes_of(data for _, data in release.images()), bits)
     facts = {"id": columns["id"], "bucket": columns["bucket"], "class": columns["class"]} | splits
     y, uploaded = (np.array(columns[name], np.int64) for name in ("label", "uploaded"))
     ties, copies = ties_of(uploaded), copy_report(group, facts, EXAMPLES)
@@ -113,11 +113,6 @@ def audit_stream(stream: Stream) -> dict[str, Any]:
         "smallest_ageing": plain(smallest_ageing(stream)),
         "drift": _drift(rows, y_all, np.array(step), np.array(side), of_row),
     }
-
-
-def image_hashes(release: Release) -> npt.NDArray[np.uint64]:
-    """(N,) perceptual hashes of a release's images, in table order."""
-    return hashes_of(data for _, data in release.images())
 
 
 def same_rows(x: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:

@@ -11,9 +11,9 @@ import subprocess
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from driftline.curate.core.errors import BadConfig, DriftlineError
 from driftline.curate.core.system import ATTEMPTS, children
@@ -90,17 +90,12 @@ class _Places(list[str]):
         super().extend(place for place in places if place != os.getcwd())
 
 
-@dataclass(frozen=True)
-class Guarded(Generic[T, R]):
+def guarded(work: Callable[[T], R], task: T) -> tuple[R | None, Exception | None]:
     """Returns the error of the work instead of raising it: submitit keeps only the text of an exception."""
-
-    work: Callable[[T], R]
-
-    def __call__(self, task: T) -> tuple[R | None, Exception | None]:
-        try:
-            return self.work(task), None
-        except Exception as error:
-            return None, error
+    try:
+        return work(task), None
+    except Exception as error:
+        return None, error
 
 
 def run_on_slurm(
@@ -174,7 +169,7 @@ def _submit(executor: Any, work: Callable[[T], R], tasks: Sequence[T]) -> list[A
 
     try:
         with children():  # sbatch hands this environment to the jobs
-            submitted: list[Any] = executor.map_array(Guarded(work), tasks)
+            submitted: list[Any] = executor.map_array(partial(guarded, work), tasks)
     except (FailedJobError, FailedSubmissionError, subprocess.CalledProcessError, OSError) as error:
         raise DriftlineError(
             f"Slurm did not accept {len(tasks):,} jobs: {' '.join(str(error).split())[:300]}",
