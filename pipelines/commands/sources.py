@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from driftline.curate.core.errors import BadConfig
-from driftline.pipelines.actions.action import Device, Shown, action
+from driftline.pipelines.actions.action import Device, Shown, action, flag_of
 from driftline.pipelines.actions.common import executor_of, guarded_out
 from driftline.pipelines.actions.makers import facts_of, maker, save, saved_text, stream_app
 from driftline.pipelines.kinds import Counts, Data, Names, Place, Table, path_of
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 Fidelity = Literal["clean", "paper-code"]
 COMPOSE = 'driftline stream compose --base cifar10 --sequence "C:L:R"\n  --sizes 600,400,600,400 --out S'
+PORTRAITS_LACK = ("sizes", "test_size", "overlap", "draws", "classes", "augment", "val_share", "priors", "data_dir",
+                  "labels", "download", "oracle")  # fmt: skip
 
 
 @maker(
@@ -127,6 +130,8 @@ def _draws(make: Any, values: dict[str, Any], out: Path, seeds: str) -> list[dic
     from driftline.curate.core.atomic_io import fingerprint
     from driftline.eval.settings import seeds_of
 
+    if values["sequence"] == "portraits":
+        raise BadConfig("--seeds was given with --sequence portraits.", "Expected a sequence of shifts for it.")
     shares, saved = _table(values["priors"]), []
     for seed in seeds_of(seeds):
         stream = make(**values | {"seed": seed})
@@ -156,7 +161,8 @@ def compose(
 
     base DATA: A name (driftline list datasets), a path, or package.module:Name.
     sequence SHIFTS: Shifts of the steps after the source, as in C:L:R (driftline list shifts); several at one step:
-        C,T; with settings: R(45); ~R grows over its step; your own: {package.module:Name}.
+        C,T; with settings: R(45); ~R grows over its step; your own: {package.module:Name}. Or portraits: of yearbooks,
+        folders M and F in --base, a step for each decade.
     sizes N,N,…: Samples of each step, the source step first (default: the paper's).
     test_size N: Test samples of the last step.
     seeds N-N: As in 0-4: a stream for each, in OUT/seed-0 …; eval takes OUT as one.
@@ -169,9 +175,19 @@ def compose(
     augment: Augmentation of training images, recorded for loaders.
     oracle: Also data for the learner oracle, if the dataset is large enough.
     """
+    asked = dict(locals())
     from driftline.stream_builder.builders.sampling import Composition
     from driftline.stream_builder.builders.shift_sequence import compose as composed
 
+    if sequence == "portraits":
+        from driftline.stream_builder.builders.dataset import portraits
+
+        usual = inspect.signature(compose).parameters
+        for key in PORTRAITS_LACK:
+            if str(asked[key]) != str(usual[key].default):
+                flag = flag_of(key).rpartition("/")[2]
+                raise BadConfig(f"{flag} was given with --sequence portraits.", "Expected a sequence of shifts for it.")
+        return portraits(Path(str(base)), size, seed, fidelity)
     dataset = _dataset(base, data_dir, labels, size, download)
     how = Composition(val_share, classes, overlap, draws, augment=augment, fidelity=fidelity, priors=_table(priors))
     number = executor_of("local", workers).workers

@@ -39,7 +39,7 @@ def portraits(data: Path, quick: bool) -> Stream:
     """A step for each decade of yearbooks."""
     from driftline.stream_builder.builders.dataset import portraits as made
 
-    stream = made(data / "portraits", 16 if quick else 32)
+    stream = made(data / "portraits", 16 if quick else 32, fidelity="paper-code")
     return _fewer(stream) if quick else stream
 
 

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -27,12 +28,14 @@ SHARES = (0.8, 0.2)  # train, val of all steps except the last
 FINAL = (0.4, 0.1, 0.5)  # train, val, test of the last step
 
 
-def portraits(folder: Path, size: int = 32) -> Stream:
+def portraits(
+    folder: Path, size: int = 32, seed: int = 0, fidelity: Literal["clean", "paper-code"] = "clean"
+) -> Stream:
     """folder: M/ and F/ with files YEAR_….png; years before 1930 are ignored, 2000 to 2013 are one step.
 
-    Images are resized, not cropped, to size × size, uint8, with three equal channels. The stream records what the
-    reference's loader did: images in [0, 1] normalised with 255 × mean and 255 × standard deviation, which reduces
-    contrast to a hundredth. Raises MissingFile, and BadInput naming a file without a year.
+    Images are resized, not cropped, to size × size, uint8, with three equal channels. fidelity "paper-code" records
+    what the reference's loader did: images in [0, 1] normalised with 255 × mean and 255 × standard deviation, which
+    reduces contrast to a hundredth. Raises MissingFile, and BadInput naming a file without a year.
     """
     decades: dict[int, list[tuple[str, int, Path]]] = {}  # decade → file name, label, path
     for label, name in enumerate(FOLDERS):
@@ -49,7 +52,7 @@ def portraits(folder: Path, size: int = 32) -> Stream:
     for t, decade in enumerate(sorted(decades)):
         rows = sorted(decades[decade])
         ids, y = np.array([file for file, _, _ in rows]), np.array([label for _, label, _ in rows], np.int64)
-        order = rng_for(0, "portraits", decade).permutation(len(rows))
+        order = rng_for(seed, "portraits", decade).permutation(len(rows))
         shares = FINAL if t == len(decades) - 1 else SHARES
         parts = np.split(order, np.cumsum([int(s * len(rows) + 1e-9) for s in shares[:-1]]))
         splits = {
@@ -58,8 +61,8 @@ def portraits(folder: Path, size: int = 32) -> Stream:
             if len(part)
         }
         steps.append(Step(t, f"{decade}s", splits))
-    loading = {"normalise": "squashed", "augment": []}
-    facts = {"from": "portraits", "seed": 0, "fidelity": "paper-code", "loading": loading}
+    loading = {"normalise": True, "augment": []} if fidelity == "clean" else {"normalise": "squashed", "augment": []}
+    facts = {"from": "portraits", "seed": seed, "fidelity": fidelity, "loading": loading}
     return Stream("portraits", steps, ["male", "female"], facts=facts)
 
 

@@ -10,6 +10,7 @@ from support.clear_layouts import made_release
 from support.console import document, inside
 from support.helpers import correlated, drifting
 
+from driftline.stream_builder.builders.dataset import portraits
 from driftline.stream_builder.builders.sampling import Composition
 from driftline.stream_builder.builders.shift_sequence import compose
 from driftline.stream_builder.builders.table import from_table, in_time_order, timed_release
@@ -278,3 +279,21 @@ def test_a_release_in_order_of_time_is_cut_by_period_and_options_that_need_it_ar
 def test_wrong_columns_of_a_table_are_refused(words: list[Any], problem: str, tmp_path: Path) -> None:
     done = inside("stream", "from-table", photos(tmp_path / "data"), *words, "--out", tmp_path / "out")
     assert (done.returncode, problem in done.stderr) == (2, True), done.stderr
+
+
+def test_portraits_have_a_size_a_seed_and_a_fidelity(tmp_path: Path) -> None:
+    for name in ("M", "F"):
+        (tmp_path / name).mkdir()
+        for i in range(16):
+            Image.new("L", (10, 10), 7 * i).save(tmp_path / name / f"{1930 + 10 * (i % 2)}_{name}{i}.png")
+    words = ("--size", 8, "--seed", 3, "--fidelity", "paper-code")
+    command = ("stream", "compose", "--base", tmp_path, "--sequence", "portraits", "--out", tmp_path / "out")
+    saved = document(*command, *words)
+    expected = portraits(tmp_path, 8, 3, "paper-code").save(tmp_path / "expected")
+    usual = portraits(tmp_path, 8, 0, "paper-code").save(tmp_path / "usual")
+    assert saved["sha256"] == expected.sha256 != usual.sha256
+    loaded = Stream.load(tmp_path / "out")
+    assert (loaded.x_shape, loaded.facts["loading"]["normalise"]) == ((8, 8, 3), "squashed")
+    for wrong in (("--sizes", "1,2"), ("--test-size", 3), ("--no-oracle",), ("--seeds", "0-1")):
+        done = inside(*command, *wrong, "--out", tmp_path / "other")
+        assert (done.returncode, f"{wrong[0]} was given with --sequence portraits" in done.stderr) == (2, True)
