@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+_FORMULA = tuple("=+-@\t\r\n")
 _MARKDOWN = str.maketrans(
     {c: f"\\{c}" for c in "\\*[]{}|~$!#"} | {"`": "'", "<": "&lt;", ">": "&gt;", "&": "&amp;", "@": "&#64;"}
 )
@@ -23,7 +24,7 @@ def no_formula(cell: Any) -> Any:
     >>> no_formula("=1+1"), no_formula("fine"), no_formula(-0.5)
     ("'=1+1", 'fine', -0.5)
     """
-    return "'" + cell if isinstance(cell, str) and cell[:1] in tuple("=+-@\t\r\n") else cell
+    return "'" + cell if isinstance(cell, str) and cell.startswith(_FORMULA) else cell
 
 
 def latex(text: str) -> str:

@@ -24,7 +24,7 @@ SCORE_COLUMNS = (
     "stream", "stream_sha256", "protocol", "learner", "settings", "score", "unit", "higher_is_better", "seed", "value",
     "run",
 )  # fmt: skip
-LEFT_OUT = frozenset({"timeline", "chance", "accuracy_of"})  # of results.json: repeated, or by class and age
+LEFT_OUT = frozenset({"timeline", "chance", "accuracy_of", "accuracy_on"})  # repeated, or by class
 FEW_CLASSES, CLASS_NAME = 10, 16  # classes that have their recall here; letters of a name
 
 
@@ -52,16 +52,8 @@ def write_exports(documents: Sequence[Document], out: Path, formats: Sequence[st
 
 
 def _json(value: Any) -> str:
-    return json.dumps(_short(plain(value, LEFT_OUT)), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-
-
-def _short(value: Any) -> Any:
-    """Numbers with nine decimals: what a mean of shares has beyond them is rounding, and half of the file."""
-    if isinstance(value, float):
-        return round(value, 9)
-    if isinstance(value, dict):
-        return {key: _short(one) for key, one in value.items()}
-    return [_short(one) for one in value] if isinstance(value, list) else value
+    # With nine decimals: what a mean of shares has beyond them is rounding, and half of the file.
+    return json.dumps(plain(value, LEFT_OUT, 9), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
 def score_records(documents: Sequence[Document], published: bool = False) -> Iterator[dict[str, Any]]:

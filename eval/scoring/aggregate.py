@@ -1,6 +1,7 @@
 """Rows of several runs → the numbers that `driftline eval --json` prints and the report draws."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,9 @@ from driftline.eval.rows import Row, Run, digest, groups
 from driftline.eval.scoring import published_values as published
 from driftline.eval.scoring import ranking
 from driftline.eval.scoring.bands import Array, half_width, share, student
-from driftline.eval.scoring.comparing import Comparison, compare, score_of
+from driftline.eval.scoring.comparing import Comparison, Scored, compare, score_of
 from driftline.eval.scoring.ranking import comparable, rival
-from driftline.eval.scoring.sums import Draws, Resampling, draws_of
+from driftline.eval.scoring.sums import Resampling, draws_of
 from driftline.eval.settings import setting_names
 from driftline.stream_builder.measures.label_correlation import half_width as of_runs
 
@@ -39,7 +40,8 @@ def compared(
     """The `summary`, and of each group of comparable results that can be tested the positions of its rivals among the
     results, and how they differ."""
     results, together, draws = [], groups(runs), draws_of(runs, Resampling(groups=clusters))
-    for group in together:
+    of = cache(lambda i: score_of(together[i], draws))
+    for i, group in enumerate(together):
         about = group[0].about
         kind = stored_protocol(about["protocol"])
         if unknown := sorted(set(about["protocol_settings"]) - set(setting_names(kind))):
@@ -69,7 +71,7 @@ def compared(
                 **_of_classes(tests),
                 "references": _references(instance, tests, group),
                 "ci95": {name: half_width([s.scores[name] for s in scored]) for name in scored[0].scores},
-                "ci95_samples": _over_samples(instance, group, draws, next(iter(scored[0].scores))),
+                "ci95_samples": _over_samples(instance, group, partial(of, i), next(iter(scored[0].scores))),
                 "matrix": plain(np.mean(matrices, axis=0)) if matrices else None,
                 "curve": _mean_curve([s.curve for s in scored]),
                 **notes,
@@ -91,7 +93,8 @@ def compared(
         for result in rivals:
             result["p_against_best_adjusted"] = dict.fromkeys(score.name for score in scores_of(document))
         members = sorted(position[id(result)] for result in rivals if rival(result))
-        if len(members) > 1 and (one := compare([together[i] for i in members], clusters)) is not None:
+        chosen = [together[i] for i in members]
+        if len(members) > 1 and (one := compare(chosen, scored=[*map(of, members)])) is not None:
             comparisons.append((members, one))
             _against_best([results[i] for i in members], one, primary_of(document))
     return document, comparisons
@@ -127,15 +130,17 @@ def _score(protocol: Protocol, run: Run) -> Result:
     return result
 
 
-def _over_samples(protocol: Protocol, group: Sequence[Run], draws: Draws, first: str) -> dict[str, float]:
+def _over_samples(
+    protocol: Protocol, group: Sequence[Run], scored: Callable[[], Scored | None], first: str
+) -> dict[str, float]:
     """Half the 95 % interval of the primary score over other test samples of the same kind; {} where they are not
-    known. first: the primary score if the protocol names none. Tests that bring new samples each time are consecutive
-    parts of a stream, whose answers may come in runs."""
+    known. scored: as of `score_of`. first: the primary score if the protocol names none. Tests that bring new
+    samples each time are consecutive parts of a stream, whose answers may come in runs."""
     rows, fresh = protocol.roles.decisive(group[0].rows), tuple(protocol.roles.fresh)
     name = protocol.primary or first
     if fresh and rows and all(row.tested_on.startswith(fresh) for row in rows):
         return {name: of_runs(np.array([row.n_correct for row in rows]), np.array([row.n for row in rows]))}
-    if (mean := score_of(group, draws)) is None or mean[0].clusters < 2:
+    if (mean := scored()) is None or mean[0].clusters < 2:
         return {}
     of_samples = mean[0].variances()[0]
     return {name: float(student(mean[0].clusters) * np.sqrt(of_samples))}

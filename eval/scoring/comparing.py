@@ -19,6 +19,7 @@ from driftline.eval.scoring.sums import Drawn, Draws, Resampling, combined, draw
 
 ALPHA = 0.05
 Decisive = Callable[[Sequence[Row]], Sequence[Row]]
+Scored = tuple[Drawn, Floats]
 
 
 @dataclass(frozen=True)
@@ -45,12 +46,14 @@ class Comparison:
 
 
 def compare(
-    learners: Sequence[Sequence[Run]], clusters: Array | None = None, decisive: Decisive | None = None
-) -> Comparison | None:
+    learners: Sequence[Sequence[Run]], clusters: Array | None = None, decisive: Decisive | None = None,
+    scored: Sequence[Scored | None] | None = None,
+) -> Comparison | None:  # fmt: skip
     """What tables and pages say about differences of the primary score. learners: runs of each, of one protocol with
     one set of settings on one stream. clusters: of each sample by its position in the stream; None: each sample is its
-    own. decisive: the tests of a run that are compared (None: those of the primary score). None where the protocol does
-    not say which tests decide its primary score (`Protocol.roles`), or runs have no predictions.
+    own. decisive: the tests of a run that are compared (None: those of the primary score). scored: as of `score_of`,
+    with the same draws, if known. None where the protocol does not say which tests decide its primary score
+    (`Protocol.roles`), or runs have no predictions.
 
     Variance and degrees of freedom are those of `sums.Drawn`; those over samples are as many as groups in which the two
     learners differ, less one. With one seed the interval is of these models, on other samples, and there is no p; nor
@@ -58,10 +61,11 @@ def compare(
     often seen far too small: that share of the error that seeds make is judged by it, the rest by that over samples.
     (At most 5 % of equal learners differ by it, for any share of seeds; by Welch-Satterthwaite up to 13 %.)
     """
-    draws = draws_of([run for group in learners for run in group], Resampling(groups=clusters))
-    of_learners = [score_of(group, draws, decisive) for group in learners]
-    known = [one for one in of_learners if one is not None]
-    if len(known) < len(of_learners):
+    if scored is None:
+        draws = draws_of([run for group in learners for run in group], Resampling(groups=clusters))
+        scored = [score_of(group, draws, decisive) for group in learners]
+    known = [one for one in scored if one is not None]
+    if len(known) < len(scored):
         return None
     scores, hits = [one for one, _ in known], np.stack([of for _, of in known])
     bands = Band.stacked([one.symmetric() for one in scores])
@@ -76,7 +80,7 @@ def compare(
     return Comparison(bands, Band.around(gaps, width), p, adjusted(p), p_predictions)
 
 
-def score_of(runs: Sequence[Run], draws: Draws, decisive: Decisive | None = None) -> tuple[Drawn, Floats] | None:
+def score_of(runs: Sequence[Run], draws: Draws, decisive: Decisive | None = None) -> Scored | None:
     """The primary score of one learner, with other samples and seeds, and its right answers (G,) in each group, mean
     over seeds. decisive: as for `compare`. None without tests or predictions."""
     roles = stored_protocol(runs[0].about["protocol"]).roles

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import ThreadpoolController
 
+from driftline.curate.core.late import sparse
 from driftline.eval.predictions import check_stream, groups_in, groups_of
 from driftline.eval.rows import Answers, Run
 from driftline.eval.scoring.bands import Array, Band, Floats, Z, deviations, quantiles, student
@@ -120,13 +121,13 @@ class Sums:
 
     def weighted(self, weights: Array, seeds: slice | None = None) -> list[Array]:
         """weights (B, G) → Q arrays (B, *shape), of all seeds together, or (k, B, *shape), of each of some seeds."""
-        of_draws = []
-        for of in self.parts:
-            chosen = [sum(of[1:], of[0])] if seeds is None else of[seeds]
-            once = {id(part): np.asarray(weights.astype(part.dtype, copy=False) @ part) for part in chosen}
-            one = np.stack([once[id(part)] for part in chosen]).reshape(-1, len(weights), *self.shape)
-            of_draws.append(one[0] if seeds is None else one)
-        return of_draws
+        chosen = [part for of in self.parts for part in (of[seeds] if seeds else [sum(of[1:], of[0])])]
+        alike = {id(part): part for part in chosen}
+        stack = np.hstack if all(isinstance(part, np.ndarray) for part in chosen) else sparse.hstack
+        once = dict(zip(alike, np.split(weights @ stack([*alike.values()]), len(alike), 1), strict=True))
+        whole = np.stack([once[id(part)] for part in chosen])
+        whole = whole.reshape(len(self.parts), -1, len(weights), *self.shape)
+        return list(whole if seeds else whole[:, 0])
 
 
 def summed(
@@ -155,10 +156,8 @@ def _matrix(rows: Array, cells: Array, values: Array, shape: tuple[int, int]) ->
     size = shape[0] * shape[1]
     if size <= SMALL or len(values) > SPARSE * size:
         return np.bincount(rows * shape[1] + cells, values, size).reshape(shape).astype(np.float32)
-    from scipy.sparse import coo_matrix
-
     some = values != 0
-    return coo_matrix((values[some].astype(np.float32), (rows[some], cells[some])), shape).tocsr()
+    return sparse.coo_matrix((values[some].astype(np.float32), (rows[some], cells[some])), shape).tocsr()
 
 
 @dataclass(frozen=True)
@@ -198,13 +197,11 @@ class Drawn:
     def band(self) -> Band:
         """95 % intervals: percentiles over samples, and what seeds add to each side; NaN where a value is not known."""
         value, (of_samples, of_seeds, of_single) = np.asarray(self.value, np.float64), self.variances()
-        freedom = combined(of_samples, of_seeds, of_single, self.clusters, len(self.seeds))[1]
-        scale, ends = self.clusters / np.maximum(self.clusters - 1, 1), []
-        for side, end in zip((-1, 1), quantiles(self.samples, ENDS), strict=True):
-            of_side = scale * ((end - value) / Z) ** 2
-            total = combined(of_side, of_seeds, of_single, self.clusters, len(self.seeds))[0]
-            ends.append(value + side * student(freedom + 1) * np.sqrt(total))
-        return Band(value, *(np.where(np.isnan(value), np.nan, end) for end in ends))
+        scale, ends = self.clusters / np.maximum(self.clusters - 1, 1), quantiles(self.samples, ENDS)
+        parts = np.stack([of_samples, *(scale * ((end - value) / Z) ** 2 for end in ends)])
+        total, freedom = combined(parts, of_seeds, of_single, self.clusters, len(self.seeds))
+        half = np.where(np.isnan(value), np.nan, student(freedom[0] + 1) * np.sqrt(total[1:]))
+        return Band(value, value - half[0], value + half[1])
 
     def symmetric(self) -> Band:
         """95 % intervals of Student's t; not known from a single cluster, which says nothing of others."""

@@ -21,7 +21,7 @@ from driftline.eval.rows import Answers, Row, Run, counted, groups
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.aggregate import _over_samples, _spread, summary
 from driftline.eval.scoring.bands import half_width, holm
-from driftline.eval.scoring.comparing import Comparison, compare
+from driftline.eval.scoring.comparing import Comparison, compare, score_of
 from driftline.eval.scoring.sums import draws_of
 from driftline.stream_builder.stream import Stream
 
@@ -80,8 +80,8 @@ def test_deterministic_learners_differ_by_their_test_samples(stream: Stream) -> 
 
 def _half(protocol: str, rows: Sequence[Row]) -> float:
     """Of the primary score over test samples."""
-    run = Run({"protocol": protocol, "stream": {}}, list(rows))
-    return next(iter(_over_samples(PROTOCOLS[protocol](), [run], draws_of([run]), "").values()))
+    of = [Run({"protocol": protocol, "stream": {}}, list(rows))]
+    return next(iter(_over_samples(PROTOCOLS[protocol](), of, lambda: score_of(of, draws_of(of)), "").values()))
 
 
 def test_the_interval_over_samples_covers_what_other_samples_give() -> None:
