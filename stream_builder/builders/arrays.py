@@ -110,8 +110,8 @@ def _samples_of(arrays: Mapping[str, Array], what: str) -> tuple[Split, list[str
     if "label_time" in arrays and "time" not in arrays:
         raise BadInput(f"{what}: label_time is there, and time is missing.", "Expected both, or neither.")
     columns: dict[str, Any] = {"test_in": arrays.get("test_in")}
-    columns |= _times_and_groups(arrays, what)
-    return Split(x, y, arrays.get("id", np.arange(n)).astype(np.str_), **columns), classes
+    columns |= _ids_times_and_groups(arrays, what)
+    return Split(x, y, **columns), classes
 
 
 def _readable(array: Array, key: str, what: str) -> Array:
@@ -134,7 +134,7 @@ def _readable(array: Array, key: str, what: str) -> Array:
 
 def _labels(arrays: Mapping[str, Array], what: str) -> tuple[Array, list[str]]:
     """(N,) labels and class names. Labels that are names become numbers, in the order of `classes` or sorted."""
-    y = arrays["y"].astype(np.str_) if arrays["y"].dtype.kind == "b" else arrays["y"]
+    y = np.char.lower(arrays["y"].astype(np.str_)) if arrays["y"].dtype.kind == "b" else arrays["y"]
     declared = [str(c) for c in arrays["classes"].ravel()] if "classes" in arrays else None
     if y.dtype.kind in "US" and y.ndim == 1:
         from driftline.stream_builder.importers.dated import labels_of
@@ -178,11 +178,11 @@ def _array(values: Any) -> Array:
     return array
 
 
-def _times_and_groups(arrays: Mapping[str, Array], what: str) -> dict[str, Array]:
-    """Of `time` and `label_time` the seconds, of `group` the names, as far as they are there."""
-    if not {"time", "group"} & set(arrays):
+def _ids_times_and_groups(arrays: Mapping[str, Array], what: str) -> dict[str, Array]:
+    """Of `time` and `label_time` the seconds, of `id` and `group` the names, as far as they are there."""
+    if not {"id", "time", "group"} & set(arrays):
         return {}
-    from driftline.stream_builder.importers.dated import groups_of, label_times, times_of
+    from driftline.stream_builder.importers.dated import groups_of, ids_of, label_times, times_of
 
     def row_of(row: int) -> str:
         return f"{what}, index {row}"
@@ -195,6 +195,8 @@ def _times_and_groups(arrays: Mapping[str, Array], what: str) -> dict[str, Array
             return pa.chunked_array([[None if value is None else str(value) for value in arrays[name].tolist()]])
 
     columns: dict[str, Array] = {"group": groups_of(column("group"), f"{what}: group")} if "group" in arrays else {}
+    if "id" in arrays:
+        columns["ids"] = np.array(ids_of(column("id"), row_of, "id"), np.str_)
     if "time" in arrays:
         columns["time"] = times_of(column("time"), row_of)
     if "label_time" in arrays:

@@ -58,7 +58,7 @@ def times_of(
         is_clock = len(others) and others.min() >= 10 * time_cells.EARLY
         seconds = values // time_cells.per_second(others, f"{row_of(0)}: the time")
         odd = np.isin(values, time_cells.SENTINELS if is_clock else time_cells.FAR)
-        odd |= seconds >= time_cells.CALENDAR[1]
+        odd |= (seconds < time_cells.CALENDAR[0]) | (seconds >= time_cells.CALENDAR[1])
         if odd.any():
             raise BadInput(f"{row_of(int(odd.argmax()))}: the time is {values[odd.argmax()]}.", EXPECTED)
         return seconds
