@@ -44,7 +44,6 @@ trained_until DATE: Training cutoff of the vectors' encoder: year, month or day,
 seed N: Random seed of all sampling, and of the order of equal times.
 period year|month|week|day|N: Length of a step; N: so many steps of about equal size.
 test_share SHARE: Share of test samples, where the data has no split.
-order: balanced: of each class in a step no more than the median class has.
 grouping: grouped: samples of one uploader, and near-duplicates, are in the same split.
 fidelity: clean: as the paper describes it; paper-code: as its code did, with its errors.
 paper NAME: Data of a paper, as in clear10/moco-yfcc-b0: reports show its values.
@@ -61,7 +60,7 @@ MEANINGS = described(SHARED, None)[1] | {role: ("COLUMN", f"Column of {of}.") fo
 PANELS: dict[str, str] = {  # parameter → heading in help; "": of the others
     "": "Input",
     **dict.fromkeys(
-        ("split", "period", "test_share", "order", "grouping", "seed", "sizes", "test_size", "seeds", "overlap",
+        ("split", "period", "test_share", "grouping", "seed", "sizes", "test_size", "seeds", "overlap",
          "classes", "val_share", "priors"), "Sampling",
     ),
     **dict.fromkeys(("paper", "fidelity", "draws", "augment", "oracle"), "Paper"),

@@ -29,17 +29,16 @@ PORTRAITS_LACK = ("sizes", "test_size", "overlap", "draws", "classes", "augment"
 
 @maker(
     "driftline stream from-release photos2024 --out stream", facts=("paper", "trained_until"),
-    needs={"--template --text-encoder --device": "--texts", "--test-share --order --grouping": "--period"},
+    needs={"--template --text-encoder --device": "--texts", "--test-share --grouping": "--period"},
 )  # fmt: skip
 def from_release(
     release: Place, features: str | None = None, *, split: int | None = None, period: str | int | None = None,
-    test_share: float = 0.1, order: Literal["natural", "balanced"] = "natural",
-    grouping: Literal["grouped", "random"] = "grouped", texts: bool = False, template: Names = (),
-    text_encoder: str | None = None, device: Device = "auto", seed: int = 0,
+    test_share: float = 0.1, grouping: Literal["grouped", "random"] = "grouped", texts: bool = False,
+    template: Names = (), text_encoder: str | None = None, device: Device = "auto", seed: int = 0,
 ) -> Stream:  # fmt: skip
     """Turn a release into a stream: a step for each bucket.
 
-    With --period, steps are cut by upload time instead, for online evaluation (near-future); --test-share, --order and
+    With --period, steps are cut by upload time instead, for online evaluation (near-future); --test-share and
     --grouping are about these steps.
 
     release RELEASE: A release, or the run that published it.
@@ -58,7 +57,7 @@ def from_release(
     if period is not None:
         if split is not None or texts:
             raise BadConfig(f"{'texts' if texts else 'split'} was given with a period.", "Expected one of them.")
-        return in_time_order(timed_release(opened.path, features), str(period), test_share, order, seed, grouping)
+        return in_time_order(timed_release(opened.path, features), str(period), test_share, seed, grouping)
     load = _text_encoder(opened, text_encoder, device).load if texts else None
     return builder.from_release(
         opened, features, split or 0, load, [template] if isinstance(template, str) else template, seed

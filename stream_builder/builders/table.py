@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -45,7 +44,6 @@ def in_time_order(
     rows: Rows,
     period: str | int = 10,
     test_share: float = 0.1,
-    order: Literal["natural", "balanced"] = "natural",
     seed: int = 0,
     grouping: Literal["grouped", "random"] = "grouped",
     test: Split | None = None,
@@ -58,9 +56,8 @@ def in_time_order(
     period: year, month, week or day, or a number of steps with equally many samples each. The test split of a step, for
     retention, is a random `test_share` of its samples, also in order, or its part of a separate test set over the same
     time. grouping "grouped": samples of one uploader, and near-duplicates, are on one side in all steps, if the source
-    names them. order "balanced": of each class in a step, keep at most as many samples as the median class has.
-    pretrain: samples from before the others, set apart for the choice of settings. what: as of `cut`. Raises
-    BadConfig, and IncompatibleStream for fewer samples than steps or a step without test samples.
+    names them. pretrain: samples from before the others, set apart for the choice of settings. what: as of `cut`.
+    Raises BadConfig, and IncompatibleStream for fewer samples than steps or a step without test samples.
     """
     check_share(test_share)
     rows, left_out = with_labels(rows, {}, what)
@@ -74,12 +71,9 @@ def in_time_order(
     place = time_order(samples.time, samples.ids, seed)
     if parts is None:
         step, names = calendar_steps(samples.time[place], str(period))
-        of_steps = [place[step == t] for t in range(len(names))]
     else:
-        of_steps, names = np.array_split(place, parts), [str(t) for t in range(parts)]
-    if order == "balanced":
-        of_steps = [_balanced(of, samples.y, rng_for(seed, "period", t)) for t, of in enumerate(of_steps)]
-    place, step = np.concatenate(of_steps), np.repeat(np.arange(len(names)), list(map(len, of_steps)))
+        names = [str(t) for t in range(parts)]
+        step = np.repeat(np.arange(parts), list(map(len, np.array_split(place, parts))))
     tested, grouped = np.zeros(len(place), bool), False
     if test is None:
         grouped = grouping == "grouped" and samples.group is not None
@@ -96,20 +90,10 @@ def in_time_order(
     if pretrain is not None:
         steps[0] = replace(steps[0], splits={**steps[0].splits, "train": join([pretrain, steps[0]["train"]])})
     facts = {"from": "order", "source": rows.name, "periods": len(names), "held_out": test_share}
-    facts |= {"order": order, "seed": seed, "split": "published" if test else "grouped" if grouped else "random"}
+    facts |= {"order": "natural", "seed": seed, "split": "published" if test else "grouped" if grouped else "random"}
     facts |= drawn(seed) | ({} if pretrain is None else {"pretrain": len(pretrain)})
     facts |= ({"period": period} if parts is None else {}) | left_out
     return Stream(f"{rows.name}-in-order", steps, list(rows.classes), facts=facts)
-
-
-def _balanced(rows: Array, y: npt.NDArray[np.int64], rng: np.random.Generator) -> Array:
-    labels, counts = np.unique(y[rows], return_counts=True)
-    most = max(1, int(np.median(counts)))
-    keep = np.zeros(len(rows), bool)
-    for label in labels.tolist():
-        of_class = np.flatnonzero(y[rows] == label)
-        keep[rng.permutation(of_class)[:most]] = True
-    return rows[keep]
 
 
 def timed_release(path: Path, features: str | None = None) -> Rows:
@@ -205,7 +189,6 @@ def from_table(
     size: int = 64,
     period: str | int = 10,
     test_share: float = 0.1,
-    order: Literal["natural", "balanced"] = "natural",
     grouping: Literal["grouped", "random"] = "grouped",
     seed: int = 0,
 ) -> Stream:
@@ -229,10 +212,10 @@ def from_table(
             way_out = "Of a release: driftline stream from-release --period N."
             raise BadInput(f"{source} has no train_labels.hdf5.", "Expected a table, or order files.", way_out)
         rows, *further = timed_hdf5(Path(source), features, root, size)
-        return in_time_order(rows, period, test_share, order, seed, grouping, *further)
+        return in_time_order(rows, period, test_share, seed, grouping, *further)
     rows = timed_table(source, columns, features, root, size)
     name = str(source) if isinstance(source, str | Path) else "the table"
-    return in_time_order(rows, period, test_share, order, seed, grouping, what=lambda row: f"{name}, row {row + 1}")
+    return in_time_order(rows, period, test_share, seed, grouping, what=lambda row: f"{name}, row {row + 1}")
 
 
 def timed_table(

@@ -1,7 +1,6 @@
 """Time order, yearbooks: streams without synthetic shifts."""
 
 import csv
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -38,15 +37,6 @@ class TestOrder:
             both = np.concatenate([step["train"].time, step["test"].time])  # type: ignore[list-item]
             assert both.max() - both.min() < 20_000
         assert not set(flat.ids.tolist()) & set(stream.flat("test").ids.tolist())
-
-    def test_balanced_order_takes_no_class_more_often_than_the_median(self) -> None:
-        skewed = timed(400)
-        skewed.samples.y[skewed.samples.y < 2] = 0
-        stream = in_time_order(skewed, period=2, test_share=0, order="balanced")
-        for step in stream.steps:
-            counts = Counter(step["train"].y.tolist())
-            assert counts[0] <= sorted(counts.values())[1]
-            assert (np.diff(step["train"].time) > 0).all()  # type: ignore[arg-type]
 
     def test_fewer_samples_than_periods_are_refused(self) -> None:
         with pytest.raises(IncompatibleStream, match="100 samples for 101 steps"):

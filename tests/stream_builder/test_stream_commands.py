@@ -197,7 +197,7 @@ def photos(folder: Path) -> Path:
                 "label_time": "labelled",
             },
         ),
-        ("--period day --order balanced --test-share 0", {"period": "day", "order": "balanced", "test_share": 0}),
+        ("--period day --test-share 0", {"period": "day", "test_share": 0}),
         ("--group label", {"group": "label"}),
     ],
 )  # fmt: skip
