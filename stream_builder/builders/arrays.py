@@ -182,7 +182,7 @@ def _ids_times_and_groups(arrays: Mapping[str, Array], what: str) -> dict[str, A
     """Of `time` and `label_time` the seconds, of `id` and `group` the names, as far as they are there."""
     if not {"id", "time", "group"} & set(arrays):
         return {}
-    from driftline.stream_builder.importers.dated import groups_of, ids_of, label_times, times_of
+    from driftline.stream_builder.importers.dated import groups_of, label_times, texts_of, times_of
 
     def row_of(row: int) -> str:
         return f"{what}, index {row}"
@@ -196,7 +196,7 @@ def _ids_times_and_groups(arrays: Mapping[str, Array], what: str) -> dict[str, A
 
     columns: dict[str, Array] = {"group": groups_of(column("group"), f"{what}: group")} if "group" in arrays else {}
     if "id" in arrays:
-        columns["ids"] = np.array(ids_of(column("id"), row_of, "id"), np.str_)
+        columns["ids"] = np.array(texts_of(column("id"), row_of, "id"), np.str_)
     if "time" in arrays:
         columns["time"] = times_of(column("time"), row_of)
     if "label_time" in arrays:

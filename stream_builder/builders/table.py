@@ -24,7 +24,6 @@ from driftline.stream_builder.importers.dated import (
     column_of,
     filled,
     groups_of,
-    ids_of,
     label_times,
     labels_of,
     table_of,
@@ -266,7 +265,7 @@ def timed_table(
         raise BadInput(f"{what} has no column path.", "Expected one, --x COLUMN or --features FILE.npy.")
     name = column("group", "user") if has("group", "user") else None
     group = None if name is None else numbered(groups_of(table[name], name))
-    ids = np.array(ids_of(table[column("id")], row_of, column("id")) if has("id") else range(len(y)), np.str_)
+    ids = np.array(texts(column("id")) if has("id") else range(len(y)), np.str_)
     if has("id"):
         check_ids(ids, what, row_of)
     samples = Split(x, y, ids, time, group, label_time=late)

@@ -164,12 +164,7 @@ def column_of(table: pa.Table, path: Path, column: str | None, usual: Sequence[s
 
 
 def texts_of(column: pa.ChunkedArray, row_of: RowOf, name: str) -> list[str]:
-    """The values as text. Raises BadInput naming the first row that has none."""
-    return list(filled(cells.whole_numbers(cells.text(column, name)), row_of, name).to_pylist())
-
-
-def ids_of(column: pa.ChunkedArray, row_of: RowOf, name: str) -> list[str]:
-    """Ids as `texts_of`, of which none was rounded."""
+    """The values as text. Raises BadInput naming the first row that has none, or that a spreadsheet rounded."""
     return list(filled(cells.ids(column, name), row_of, name).to_pylist())
 
 
