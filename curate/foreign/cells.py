@@ -81,7 +81,7 @@ class Nothing:
 
     def said(self) -> list[str]:
         """A sentence for each column that has some."""
-        return [f"{name} is nothing in {n:,} rows, such as {word!r}." for name, (n, word) in self._found.items()]
+        return [f"{name} is nothing in {n:,} rows, such as {w!r}." for name, (n, w) in self._found.items()]
 
 
 def whole_numbers(cells: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -166,7 +166,7 @@ def is_number(kind: pa.DataType) -> bool:
 def flat(column: pa.ChunkedArray, name: str, row: int = 1) -> pa.ChunkedArray:
     """The column without dictionaries and lists of one, and bytes as text. Raises as `text`."""
     if pa.types.is_dictionary(column.type):
-        column = pa.chunked_array([part.dictionary_decode() for part in column.chunks], column.type.value_type)
+        column = pa.chunked_array([c.dictionary_decode() for c in column.chunks], column.type.value_type)
     kind = column.type
     if isinstance(kind, pa.BaseExtensionType):
         if kind.extension_name == "arrow.uuid":

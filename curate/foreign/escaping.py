@@ -70,6 +70,6 @@ torchvision.datasets.ImageFolder("FOLDER/{folder}")
 
 Do not use `load_dataset("imagefolder", data_dir="FOLDER")`: it takes folders and files called train, test or
 validation for splits and leaves out the others. Both libraries number classes in order of their folders' names, as
-text (10 is before 2): compare names, not numbers. `urllib.parse.unquote` makes a class of a folder's name. Times
-and groups are not in this layout: the layouts huggingface and webdataset have them.
+text (10 is before 2): compare names, not numbers. `urllib.parse.unquote` makes a class of a folder's name.
+Times and groups are not in this layout: the layouts huggingface and webdataset have them.
 """

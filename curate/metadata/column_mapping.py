@@ -48,8 +48,8 @@ def survey(
 ) -> Reading:  # fmt: skip
     """Look at times, labels and ids over all parts of a table. columns: column of the collection → of the table.
     unit, time_format: of times, as `TableSource` has them. name: of the table, in messages. Raises BadInput for numbers
-    that are no plausible times, as `TimeColumn.whole` for times that cannot be read, and for ids and users that a
-    spreadsheet rounded."""
+    that are no plausible times, as `TimeColumn.whole` for times that cannot be read, and for ids and users that
+    a spreadsheet rounded."""
     counts, nothing = {role: Counter[str]() for role in TEXTS}, cells.Nothing()
     way_out = f"Set collection.time_format, or time_unit to one of {', '.join(get_args(TimeUnit)[1:])}."
     times = {role: TimeColumn(f"{name}: {role}", unit, way_out, time_format) for role in TIME_FAULTS if role in columns}

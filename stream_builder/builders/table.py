@@ -280,7 +280,7 @@ def samples_of(table: pa.Table, columns: Sequence[str], row_of: Any) -> Any:
     for name in columns:
         column = table[name]
         if column.type in cells.TEXTS:
-            for row in np.flatnonzero(np.asarray(pc.fill_null(pc.match_substring(column, ","), False)))[:1].tolist():
+            if (row := pc.index(pc.match_substring(column, ","), True).as_py()) >= 0:
                 problem = f"{row_of(row)}: {name} is {column[row].as_py()!r}."
                 raise BadInput(problem, "Expected a number with a point, or none.")
             column = cells.number(column, name)

@@ -23,8 +23,8 @@ from driftline.stream_builder.stream import SPLITS, Split, Step, Stream, join
 
 
 def arrays(stream: Stream, out: Path) -> dict[str, int]:
-    """`stream.npz`: x, y, step, split, id, classes; time, group, test_in and label_time if all samples have one. Counts
-    are of samples, and of those without a column that others have."""
+    """`stream.npz`: x, y, step, split, id, classes; time, group, test_in and label_time if all samples have one.
+    Counts are of samples, and of those without a column that others have."""
     parts = [(step.index, name, split) for step in stream.steps for name, split in step.splits.items()]
     whole = join([split for _, _, split in parts])
     named = {
@@ -43,13 +43,13 @@ def arrays(stream: Stream, out: Path) -> dict[str, int]:
     return {"samples": len(whole)} | {name: n for name, n in lacking.items() if n < len(whole)}
 
 
-NOT_HERE = "Sides of other published splits, test_in, are not in this layout: arrays and webdataset have them."
+NOT_HERE = "Sides of further splits, test_in, are not in this layout: arrays and webdataset have them."
 GROUP = 500  # images per row group of Parquet
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-VALUES = {"id": "string", **dict.fromkeys(("step", "time", "group", "label_time"), "int64")}  # further columns
+VALUES = {"id": "string", **dict.fromkeys(("step", "time", "group", "label_time"), "int64")}
 
 
-Sample = tuple[str, bytes, dict[str, Any]]  # key, PNG, facts: id, label, step, split, time (seconds UTC or None), …
+Sample = tuple[str, bytes, dict[str, Any]]  # key, PNG, facts: id, label, step, split, time or None, …
 
 
 def imagefolder(stream: Stream, out: Path) -> dict[str, int]:

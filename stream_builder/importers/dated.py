@@ -164,7 +164,7 @@ def column_of(table: pa.Table, path: Path, column: str | None, usual: Sequence[s
 
 
 def texts_of(column: pa.ChunkedArray, row_of: RowOf, name: str) -> list[str]:
-    """The values as text. Raises BadInput naming the first row that has none, or that a spreadsheet rounded."""
+    """The values as text. Raises BadInput naming the first row that has none, or a rounded one."""
     return list(filled(cells.ids(column, name), row_of, name).to_pylist())
 
 

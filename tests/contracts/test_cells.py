@@ -321,7 +321,7 @@ def test_a_stream_has_times_of_one_unit(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("cell", ["1,000", "1_000", "3 %", "yes"])
 def test_features_are_numbers_with_a_point(cell: str) -> None:
     with pytest.raises(BadInput, match="row 1"):
-        from_table({"time": [2020, 2021], "label": ["a", "b"], "f": [cell, "1"], "g": [1, 2]}, x="f,g", period=1)
+        from_table({"time": [2020, 2021], "label": ["a", "b"], "f": [cell, "1"], "g": [1, 2]}, x="f,g")
 
 
 @pytest.mark.parametrize(("door", "kind"), [place for place in (*DOORS, *STREAMS) if place[1] != "parquet"])

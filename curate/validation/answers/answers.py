@@ -330,7 +330,7 @@ def _answer(line: Mapping[str, str]) -> tuple[set[str], bool]:
 
 
 def _text(label: Any) -> str:
-    """The label. Raises ValueError for nothing in a list, and for half of a surrogate pair, which is no text."""
+    """The label. Raises ValueError for nothing, and for half of a surrogate pair, which is no text."""
     if label is None:
         raise ValueError("no label")
     str(label).encode()
