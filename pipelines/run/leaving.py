@@ -26,7 +26,7 @@ from driftline.curate.core.files import connect
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.system import sync_folder
 from driftline.curate.metadata.released_ids import released_ids
-from driftline.curate.metadata.withdrawals import NAME, Withdrawal, address_digest, today, withdraw
+from driftline.curate.metadata.withdrawals import NAME, Withdrawal, address_digest, today, withdraw, withdrawals
 from driftline.curate.release.format import Release
 from driftline.curate.store.database import answers_to, delete_answers, open_store
 from driftline.curate.validation.answers.answers import ANSWERS, KEY, people_of
@@ -204,7 +204,8 @@ def withdraw_photos(root: Path, photos: Sequence[str], reason: str = "") -> dict
         rows.append(Withdrawal(whole["id"], today(), " ".join(reason.split()), version, digest))
     changes = kept_changes(root)
     config = load(root / "driftline.yaml", changes)
-    keep_what_stays(Context(root, config, RunLog(None, quiet=True), changes=tuple(changes)))
+    if {one.id for one in rows} - {one.id for one in withdrawals(root / NAME)}:  # else the run may have gone on
+        keep_what_stays(Context(root, config, RunLog(None, quiet=True), changes=tuple(changes)))
     new = {one.id for one in withdraw(root / NAME, rows)}
     settings = config.store
     if settings.use and (with_address := [one._replace(id="", release="", reason="") for one in rows if one.address]):

@@ -57,8 +57,10 @@ def test_a_photo_leaves_the_release_with_the_next_plain_run_and_its_owner_can_ch
     assert gone not in Release.open(published).table["id"].to_pylist(), "it stays away"
 
     assert f"withdrawn: 1 photos, {own} ({published / 'withdrawals.csv'})" in driftline("status", str(published)).stdout
+    kept = {path: path.read_bytes() for path in (published / "kept").iterdir()}
     answer = json.loads(driftline("withdraw", str(published), gone, "--json").stdout)
     assert (answer["withdrawn"], answer["already"]) == ([], [own])
+    assert {path: path.read_bytes() for path in (published / "kept").iterdir()} == kept != {}
     (row,) = withdrawals(published / "withdrawals.csv")
     assert (row.id, row.reason, row.release) == (own, "'=asked by mail", "1.0.0")
 
