@@ -327,8 +327,8 @@ def keep_skipped(
 
 def find_skipped(paths: Sequence[Path]) -> list[dict[str, Any]]:
     """What `keep_skipped` wrote below some folders."""
-    walked = (Path(folder) / file for folder, files in _walk(paths) for file in files)
-    files = sorted({file for file in walked if file.parent.name == SKIPPED and file.suffix == ".json"})
+    places = [(Path(folder), names) for folder, names in _walk(paths) if os.path.basename(folder) == SKIPPED]
+    files = sorted({place / name for place, names in places for name in names if name.endswith(".json")})
     return [_skipped(file) for file in files]
 
 

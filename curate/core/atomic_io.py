@@ -118,7 +118,7 @@ def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]], end: str = "\
     writer = csv.writer(buffer, lineterminator=end, quoting=csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL)
     writer.writerow(header)
     for row in rows:
-        writer.writerow([re.sub("\r\n?", "\n", cell) if isinstance(cell, str) else cell for cell in row])
+        writer.writerow([re.sub("\r\n?", "\n", c) if isinstance(c, str) and "\r" in c else c for c in row])
     return buffer.getvalue()
 
 

@@ -24,7 +24,7 @@ SCORE_COLUMNS = (
     "stream", "stream_sha256", "protocol", "learner", "settings", "score", "unit", "higher_is_better", "seed", "value",
     "run",
 )  # fmt: skip
-LEFT_OUT = frozenset({"timeline", "chance", "accuracy_of", "accuracy_on"})  # repeated, or by class
+LEFT_OUT = frozenset({"timeline", "chance", "accuracy_of"})  # of results.json: repeated, or by class and age
 FEW_CLASSES, CLASS_NAME = 10, 16  # classes that have their recall here; letters of a name
 
 

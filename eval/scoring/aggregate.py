@@ -185,10 +185,10 @@ def _of_classes(tests: Sequence[Sequence[Row]]) -> dict[str, Any]:
     from 0 the samples of a run (`n`) and the mean recall over seeds, None without samples. `tests`: samples of one
     run. `constant`, if a test has one answer for all samples; `no_answer`, the share of samples without one. {} where a
     run has no such tests or predictions."""
-    sizes = [one.shape[1] for rows in tests if (one := counts_of(rows)) is not None]
-    if len(sizes) < len(tests) or not (size := max(sizes, default=0)):
+    counts = [one for rows in tests if (one := counts_of(rows)) is not None]
+    if len(counts) < len(tests) or not (size := max((one.shape[1] for one in counts), default=0)):
         return {}
-    counts = [one for rows in tests if (one := counts_of(rows, size)) is not None]
+    counts = [np.hstack([one, np.zeros((3, size - one.shape[1]), np.int64)]) for one in counts]
     n, recalls = np.stack([one[0] for one in counts]), np.stack([recall(one) for one in counts])
     answered = int(sum(one[2].sum() for one in counts))
     return {
@@ -204,9 +204,9 @@ def _of_classes(tests: Sequence[Sequence[Row]]) -> dict[str, Any]:
     }
 
 
-def counts_of(rows: Sequence[Row], classes: int = 0) -> Counts | None:
+def counts_of(rows: Sequence[Row]) -> Counts | None:
     """(3, C) samples, right answers and all answers of each class, of some tests; None without tests, and where one has
-    no predictions. classes: C, if there are more than the tests have."""
+    no predictions."""
     answers = [row.answers for row in rows]
     present = [one for one in answers if one is not None]
     if not present or len(present) < len(answers):
@@ -214,7 +214,7 @@ def counts_of(rows: Sequence[Row], classes: int = 0) -> Counts | None:
     label, predicted = (
         np.concatenate([getattr(one, name) for one in present]).astype(np.int64) for name in ("label", "predicted")
     )
-    size = max(classes, int(label.max(initial=-1)) + 1, int(predicted.max(initial=-1)) + 1)
+    size = 1 + max(int(label.max(initial=-1)), int(predicted.max(initial=-1)))
     each = (label, label[label == predicted], predicted[predicted >= 0])
     return np.stack([np.bincount(which, minlength=size) for which in each])
 
