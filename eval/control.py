@@ -15,7 +15,6 @@ from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.plain import plain
 from driftline.eval.predictions import groups_of
 from driftline.eval.protocol import Protocol, stored_protocol
 from driftline.eval.protocols.clear import EqualIid, EqualStreaming, HalfIid, HalfStreaming, Iid, Streaming
@@ -25,6 +24,7 @@ from driftline.eval.rows import CONTROL, Run, folder_name, stored_name
 from driftline.eval.run import evaluate as run_all
 from driftline.eval.run import several
 from driftline.eval.scoring import net
+from driftline.eval.scoring.aggregate import plain
 from driftline.eval.settings import setting_names, spec_of
 from driftline.eval.training.closed_form import ClosedForm
 from driftline.eval.visits import invalid, permuted, visits_of

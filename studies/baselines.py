@@ -32,9 +32,8 @@ from driftline.eval.leaderboard.submission import EPOCH, pack
 from driftline.eval.learners import LEARNERS
 from driftline.eval.run import evaluate
 from driftline.pipelines.demo import journey, real
-from driftline.stream_builder.builders.dataset import from_dataset
 from driftline.stream_builder.builders.encoded import encode
-from driftline.stream_builder.builders.shift_sequence import compose
+from driftline.stream_builder.builders.shift_sequence import compose, from_dataset
 from driftline.stream_builder.datasets import Options, open_dataset
 from driftline.stream_builder.storage import VERIFIED
 from driftline.stream_builder.stream import Step, Stream

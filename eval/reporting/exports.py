@@ -9,11 +9,11 @@ from driftline.curate.core.atomic_io import csv_text, write_text
 from driftline.curate.core.errors import BadConfig, available
 from driftline.curate.foreign.escaping import latex, no_formula
 from driftline.eval.experiment.tune import choice_text
-from driftline.eval.plain import plain
 from driftline.eval.protocol import OF_CLASSES, Document, primary_of, scores_of
 from driftline.eval.reporting.compared import letters
 from driftline.eval.reporting.document import recalls, remarks, title_of
 from driftline.eval.reporting.text import spread, value_text
+from driftline.eval.scoring.aggregate import plain
 from driftline.eval.scoring.ranking import entry_of, parts, ranked, references
 
 PUBLISHED = "published"  # in place of a seed

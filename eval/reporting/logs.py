@@ -16,11 +16,11 @@ from driftline.curate.core.atomic_io import write_json, write_text
 from driftline.curate.core.errors import BadConfig
 from driftline.eval.logs.age import Aged, one_season
 from driftline.eval.logs.cells import day_of
-from driftline.eval.plain import plain
 from driftline.eval.plotting.charts import Figure, Section, lines
 from driftline.eval.reporting.answer import Answer
 from driftline.eval.reporting.markup import Cell, environment, render, script, table
 from driftline.eval.reporting.text import counted, ends, interval, points
+from driftline.eval.scoring.aggregate import plain
 from driftline.eval.scoring.bands import Band
 
 TITLE = "This model in service"

@@ -12,10 +12,10 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from driftline.eval.plain import plain
 from driftline.eval.plotting.frames import SHADES, colour, ink, shade
 from driftline.eval.protocol import Score
 from driftline.eval.reporting.text import detail, value_text
+from driftline.eval.scoring.aggregate import plain
 from driftline.eval.scoring.ranking import mean_of
 
 SCRIPT = "report.js"  # the only file that pages of a report need, for what is more than reading

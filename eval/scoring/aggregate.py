@@ -1,6 +1,8 @@
 """Rows of several runs → the numbers that `driftline eval --json` prints and the report draws."""
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass
 from functools import cache, partial
 from typing import Any
 
@@ -9,7 +11,6 @@ import numpy.typing as npt
 
 from driftline.curate.core.errors import BadInput, BadPlugin, shortened
 from driftline.eval.experiment.runs import ours
-from driftline.eval.plain import plain
 from driftline.eval.protocol import MAJORITY, Protocol, Result, Score, primary_of, scores_of, stored_protocol
 from driftline.eval.rows import Row, Run, digest, groups
 from driftline.eval.scoring import published_values as published
@@ -273,3 +274,26 @@ def _mean_curve(curves: Sequence[Any]) -> dict[str, list[float]] | None:
         key: [[*c[key], *[c[key][-1]] * (n - len(c[key]))] if n else [] for c in curves] for key, n in size.items()
     }
     return {key: np.mean(values, axis=0).tolist() for key, values in whole.items()}
+
+
+def plain(value: Any, without: frozenset[str] = frozenset(), digits: int | None = None) -> Any:
+    """Dataclasses as objects, arrays and tuples as lists, NaN and infinity as None. without: names of fields that are
+    left out, at any depth. digits: decimals of numbers; None: all.
+
+    >>> plain({"a": np.array([1.5, np.nan]), "b": (np.int64(2), float("inf"))})
+    {'a': [1.5, None], 'b': [2, None]}
+    """
+    if isinstance(value, float):
+        number = float(value) if digits is None else round(float(value), digits)
+        return number if math.isfinite(number) else None
+    if isinstance(value, np.ndarray):
+        listed = value.tolist()
+        return plain(listed, without, digits) if value.dtype.kind == "f" else listed
+    if is_dataclass(value) and not isinstance(value, type):
+        names = (field.name for field in fields(value) if field.name not in without)
+        return {name: plain(getattr(value, name), without, digits) for name in names}
+    if isinstance(value, dict):
+        return {str(key): plain(one, without, digits) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one, without, digits) for one in value]
+    return value.item() if isinstance(value, np.generic) else value

@@ -128,8 +128,7 @@ def leaderboard(
     unverified: Also show runs without stream or predictions; the page marks them.
     """
     from driftline.curate.core.atomic_io import write_text
-    from driftline.eval.leaderboard.board import board
-    from driftline.eval.leaderboard.verification import verify
+    from driftline.eval.leaderboard.verification import board, verify
 
     if (out is None) != check:
         raise BadConfig(f"--out and --check are {'both' if check else 'not'} given.", "Expected one of them.")

@@ -91,7 +91,7 @@ def from_dataset(
 
     data DATA: A name (driftline list datasets), a path, or package.module:Name.
     """
-    from driftline.stream_builder.builders.dataset import from_dataset
+    from driftline.stream_builder.builders.shift_sequence import from_dataset
 
     return from_dataset(_dataset(data, data_dir, labels, size, download))
 
@@ -179,7 +179,7 @@ def compose(
     from driftline.stream_builder.builders.shift_sequence import compose as composed
 
     if sequence == "portraits":
-        from driftline.stream_builder.builders.dataset import portraits
+        from driftline.stream_builder.builders.shift_sequence import portraits
 
         usual = inspect.signature(compose).parameters
         for key in PORTRAITS_LACK:

@@ -167,8 +167,8 @@ def show(stream: Place, *, out: Place | None = None) -> Shown[Answer]:
     stream STREAM: A stream folder.
     out DIR: Folder of contact sheets, one for each split.
     """
-    from driftline.eval.plain import plain
     from driftline.eval.reporting.exports import columns
+    from driftline.eval.scoring.aggregate import plain
     from driftline.eval.scoring.retraining import smallest_ageing
     from driftline.stream_builder.stream import Stream
 

@@ -16,8 +16,8 @@ from driftline.curate.metadata.clocks import reset_clocks
 from driftline.curate.release import Release
 from driftline.curate.release.drift import drift
 from driftline.curate.release.settings import COPY_BITS
-from driftline.eval.plain import plain
 from driftline.eval.reporting.text import named_steps
+from driftline.eval.scoring.aggregate import plain
 from driftline.eval.scoring.retraining import smallest_ageing
 from driftline.pipelines.run.run_folder import open_published
 from driftline.pipelines.web.rendering import labels as bucket_labels

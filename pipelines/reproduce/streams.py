@@ -37,7 +37,7 @@ def _halved(x: Any) -> Any:
 
 def portraits(data: Path, quick: bool) -> Stream:
     """A step for each decade of yearbooks."""
-    from driftline.stream_builder.builders.dataset import portraits as made
+    from driftline.stream_builder.builders.shift_sequence import portraits as made
 
     stream = made(data / "portraits", 16 if quick else 32, fidelity="paper-code")
     return _fewer(stream) if quick else stream
@@ -82,7 +82,7 @@ def intents(data: Path, quick: bool, name: str) -> Stream:
 
 def texts(data: Path, quick: bool) -> Stream:
     """Banking77's texts, for learners that read: one step."""
-    from driftline.stream_builder.builders.dataset import from_dataset
+    from driftline.stream_builder.builders.shift_sequence import from_dataset
     from driftline.stream_builder.datasets import Options
     from driftline.stream_builder.datasets.texts import open_texts
 

@@ -15,7 +15,6 @@ from support.helpers import correlated, drifting, few_of
 from support.worlds import null_world
 
 from driftline.curate.core.seeding import rng_for
-from driftline.eval.plain import plain
 from driftline.eval.protocol import Document
 from driftline.eval.protocols.near_future.protocol import retained
 from driftline.eval.reporting.document import shown
@@ -25,6 +24,7 @@ from driftline.eval.reporting.protocols import Lead, page_of
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.rows import Row
 from driftline.eval.run import evaluate
+from driftline.eval.scoring.aggregate import plain
 from driftline.eval.scoring.ranking import parts
 from driftline.stream_builder.measures.label_correlation import blind_curve
 from driftline.stream_builder.stream import Split, Step, Stream

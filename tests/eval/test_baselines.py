@@ -14,10 +14,9 @@ from typer.testing import CliRunner
 
 from driftline.curate.core.errors import BadConfig, IncompatibleStream, UnknownName
 from driftline.eval.leaderboard import baselines
-from driftline.eval.leaderboard.board import board
 from driftline.eval.leaderboard.repeating import compared
 from driftline.eval.leaderboard.submission import opened, pack, runs_of, with_records
-from driftline.eval.leaderboard.verification import ROUNDED, Verdict, examined, verify
+from driftline.eval.leaderboard.verification import ROUNDED, Verdict, board, examined, verify
 from driftline.eval.rows import Run
 from driftline.eval.run import evaluate
 from driftline.pipelines.cli import app

@@ -21,7 +21,6 @@ from support.pages import chromium_browser, open_report
 from driftline.curate.core.executor import Executor
 from driftline.eval import predictions, rows
 from driftline.eval.learners import LEARNERS as LEARNERS_BY_NAME
-from driftline.eval.plain import plain
 from driftline.eval.reporting import ageing, exports, report
 from driftline.eval.reporting.document import MATRICES, shown
 from driftline.eval.reporting.pages import linked, slug
@@ -29,6 +28,7 @@ from driftline.eval.reporting.pages import page as page_of_stream
 from driftline.eval.reporting.report import results_of, write
 from driftline.eval.rows import Run, digest
 from driftline.eval.run import evaluate
+from driftline.eval.scoring.aggregate import plain
 from driftline.eval.scoring.ranking import parts
 from driftline.stream_builder.stream import Split, Step, Stream
 

@@ -24,10 +24,9 @@ from support.worlds import across_seeds
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, IncompatibleStream, MissingFile
 from driftline.curate.core.files import code_of
 from driftline.eval.leaderboard import verification
-from driftline.eval.leaderboard.board import board
 from driftline.eval.leaderboard.repeating import reach, repeat, rescored
 from driftline.eval.leaderboard.submission import opened, pack, runs_of, with_records
-from driftline.eval.leaderboard.verification import Verdict, drawn, examined, verify
+from driftline.eval.leaderboard.verification import Verdict, board, drawn, examined, verify
 from driftline.eval.learners import LEARNERS as REGISTERED
 from driftline.eval.protocol import score_of
 from driftline.eval.protocols.clear import Iid

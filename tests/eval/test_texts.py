@@ -36,8 +36,8 @@ from driftline.eval.learner import Task
 from driftline.eval.learners.texts import Llm, Lora
 from driftline.eval.protocol import PROTOCOLS
 from driftline.eval.run import evaluate
-from driftline.stream_builder.builders.dataset import from_dataset
 from driftline.stream_builder.builders.encoded import encode
+from driftline.stream_builder.builders.shift_sequence import from_dataset
 from driftline.stream_builder.datasets import Options, open_dataset
 from driftline.stream_builder.datasets import texts as intents
 from driftline.stream_builder.datasets.texts import MAX_LENGTH

@@ -11,7 +11,7 @@ from PIL import Image
 
 from driftline.curate.core.errors import BadConfig, BadInput, IncompatibleStream, MissingFile
 from driftline.curate.core.seeding import rng_for
-from driftline.stream_builder.builders.dataset import portraits
+from driftline.stream_builder.builders.shift_sequence import portraits
 from driftline.stream_builder.builders.table import from_table, in_time_order, timed_release
 from driftline.stream_builder.interop.avalanche import prepared
 from driftline.stream_builder.rows import Rows

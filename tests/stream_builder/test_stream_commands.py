@@ -10,9 +10,8 @@ from support.clear_layouts import made_release
 from support.console import document, inside
 from support.helpers import correlated, drifting
 
-from driftline.stream_builder.builders.dataset import portraits
 from driftline.stream_builder.builders.sampling import Composition
-from driftline.stream_builder.builders.shift_sequence import compose
+from driftline.stream_builder.builders.shift_sequence import compose, portraits
 from driftline.stream_builder.builders.table import from_table, in_time_order, timed_release
 from driftline.stream_builder.measures.shift_distance import distances, floors, label_statistics
 from driftline.stream_builder.stream import Stream
