@@ -98,8 +98,8 @@ def test_each_group_has_its_own_answer_note_figures_and_name(tmp_path: Path) -> 
     for part, held_out in zip(groups, (2, 5), strict=True):
         assert [(r["learner"], r["label"]) for r in part["results"]] == [(n, n) for n in ("nearest-mean", "majority")]
         section = page[page.index(f">ocrr on drifting, held_out={held_out}</h2>") :].partition("</section>")[0]
-        assert f"{held_out} classes are held out" in section
-        assert f"{8 - held_out} classes" not in section
+        assert f"{held_out} held-out classes" in section
+        assert f"{8 - held_out} held-out classes" not in section
         assert [title for title in re.findall(r"<h3>(.*?)</h3>", section) if "ecover" in title] == [
             "Recovery", "Retention during recovery",
         ]  # fmt: skip
