@@ -131,11 +131,7 @@ def explained(error: OSError | ModuleNotFoundError) -> DriftlineError:
         errno.EPERM: (f"You may not change {path}.", "Expected the right to write it."),
         errno.EROFS: (f"{path} is on a read-only disk.", "Expected one that can be written."),
         errno.ENAMETOOLONG: (f"The name {path} is too long.", "Expected at most 255 bytes for each part."),
-        errno.ENOSPC: (
-            f"The disk is full: {path} cannot be written.",
-            "",
-            "Free some space and run the command again.",
-        ),
+        errno.ENOSPC: (f"The disk is full: {path} cannot be written.", "", "Free some space and run it again."),
         errno.EDQUOT: (f"Your quota is used up: {path} cannot be written.", "", "Free some space and run it again."),
     }
     return DriftlineError(*sentences.get(error.errno or 0, (f"{path}: {error.strerror or error}.",)))

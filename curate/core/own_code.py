@@ -21,6 +21,7 @@ from driftline.curate.core.errors import BadPlugin
 from driftline.curate.core.files import installed_version
 
 HOME = "driftline"
+_distributions = cache(packages_distributions)
 PLAIN = (str, bytes, bool, int, float, complex, type(None))
 
 
@@ -74,11 +75,6 @@ def _distribution(module: ModuleType) -> str:
         return ""
     names = _distributions().get(module.__name__.partition(".")[0], [])
     return ", ".join(f"{name} {installed_version(name)}" for name in sorted(set(names)))
-
-
-@cache
-def _distributions() -> Mapping[str, list[str]]:
-    return packages_distributions()
 
 
 def _installed(file: str) -> bool:

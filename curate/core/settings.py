@@ -85,13 +85,10 @@ def _path(value: Any) -> Any:
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
-def _day(value: Any) -> Any:
-    return value.isoformat() if hasattr(value, "isoformat") else value
-
-
 Time = Annotated[int, BeforeValidator(_seconds), Form("a date, an ISO 8601 time or seconds since 1970, UTC")]
 Duration = Annotated[int, BeforeValidator(_duration), Field(ge=0), Form("a duration such as 14h, 30m or 10s")]
-Day = Annotated[str, BeforeValidator(_day), Field(pattern=r"^\d{4}-\d\d-\d\d$"), Form("a date such as 2024-05-01")]
+_day = BeforeValidator(lambda value: value.isoformat() if hasattr(value, "isoformat") else value)
+Day = Annotated[str, _day, Field(pattern=r"^\d{4}-\d\d-\d\d$"), Form("a date such as 2024-05-01")]
 PathText = Annotated[str, BeforeValidator(_path), Field(min_length=1), Form("a path")]
 Positive = Annotated[int, Field(ge=1)]
 Text = Annotated[str, Field(min_length=1, max_length=2000)]

@@ -210,7 +210,7 @@ def _without_outages(urls: dict[int, str], spool: Spool) -> None:
 def _remote(urls: dict[int, str], shard: Shard, spool: Spool) -> None:
     """Ask the rows' own addresses, then others of those that gave no image."""
     settings = shard.settings
-    _rounds(urls, shard, spool)
+    asyncio.run(ask_all(urls, shard, spool.failures, spool.keep))
     if shard.others:
         refused = ((row, _refusal(row, settings, spool)) for row in urls)
         gone = {row: failure for row, failure in refused if failure is not None and failure.fault in GONE}
@@ -230,7 +230,7 @@ def _instead(
 ) -> list[int]:
     """Ask other addresses of rows whose own gave no image; returns the rows that have one now. failures: of their own
     addresses. name: of the others, for people."""
-    _rounds(addresses, shard, spool)
+    asyncio.run(ask_all(addresses, shard, spool.failures, spool.keep))
     rescued = []
     for row in addresses:
         first, second = failures[row], _failure(row, shard.settings, spool)
@@ -259,10 +259,6 @@ def _failure(row: int, settings: FetchSettings, spool: Spool) -> Download | None
         return refusal
     check = check_image(spool.data(row) or b"", settings)
     return Download(None, check.reason, check.detail) if check.reason in BROKEN else None
-
-
-def _rounds(urls: dict[int, str], shard: Shard, spool: Spool) -> None:
-    asyncio.run(ask_all(urls, shard, spool.failures, spool.keep))
 
 
 def _finish(shard: Shard, part: pa.Table, spool: Spool, urls: dict[int, str], rules: bytes) -> None:

@@ -207,12 +207,9 @@ def _colours(image: "Image.Image") -> "tuple[Image.Image, list[str]]":
             image.info["transparency"] = tuple(value >> 8 for value in key)
         rgba = image.convert("RGBA")
         if rgba.getchannel("A").getextrema() != (255, 255):
-            return _over_white(rgba), [OPAQUE]
+            white = Image.new("RGBA", rgba.size, (*BEHIND, 255))
+            return Image.alpha_composite(white, rgba).convert("RGB"), [OPAQUE]
     return image.convert("RGB"), []
-
-
-def _over_white(rgba: "Image.Image") -> "Image.Image":
-    return Image.alpha_composite(Image.new("RGBA", rgba.size, (*BEHIND, 255)), rgba).convert("RGB")
 
 
 def _by_profile(image: "Image.Image") -> "Image.Image | None":

@@ -6,7 +6,6 @@ frequencies compared with their median. Hashes of copies that were resized or co
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from itertools import islice, pairwise
 from typing import Any
 
@@ -22,6 +21,7 @@ SIDE, LOW = 32, 8
 BLOCK = 1024  # images that are hashed at once
 THUMB = 64  # edge in pixels of the image that is hashed
 QUERIES = 4096  # hashes per search
+COSINES = np.cos(np.pi * (2 * np.arange(SIDE) + 1) * np.arange(LOW)[:, None] / (2 * SIDE))  # of a DCT
 SURE_BITS, CROWD = 4, 2  # see `copies_by_hash`
 FEW_BITS = 6  # with more bits the parts of a hash are too short to be selective
 
@@ -31,8 +31,7 @@ def perceptual_hashes(batch: "torch.Tensor") -> Hashes:
     weights = torch.tensor([0.299, 0.587, 0.114]).view(1, 3, 1, 1)
     luma = (batch.float() * weights).sum(1, keepdim=True)
     small = torch.nn.functional.adaptive_avg_pool2d(luma, SIDE)[:, 0].double().numpy()
-    cosine = _dct()
-    low = (cosine @ small @ cosine.T)[:, :LOW, :LOW].reshape(len(small), LOW * LOW)
+    low = (COSINES @ small @ COSINES.T)[:, :LOW, :LOW].reshape(len(small), LOW * LOW)
     bits = low > np.median(low, axis=1, keepdims=True)
     powers = np.uint64(1) << np.arange(LOW * LOW, dtype=np.uint64)
     return np.asarray((bits * powers).sum(1, dtype=np.uint64), np.uint64)
@@ -60,12 +59,6 @@ def hashes_of(images: Iterable[bytes]) -> Hashes:
     while block := list(islice(small, BLOCK)):
         hashes.append(perceptual_hashes(torch.stack(block)))
     return np.concatenate(hashes)
-
-
-@lru_cache(maxsize=1)
-def _dct() -> npt.NDArray[np.float64]:
-    k, n = np.arange(LOW)[:, None], np.arange(SIDE)[None]
-    return np.asarray(np.cos(np.pi * (2 * n + 1) * k / (2 * SIDE)), np.float64)
 
 
 def pairs_by_hash(hashes: Hashes, bits: int) -> Pairs:

@@ -112,15 +112,16 @@ def open_pool(source: Path, bucket: int | None, include_tests: bool = False) -> 
         photos, read = _of_run(source, index, bucket)
     else:
         photos, read = _of_folder(source)
+    every = {photo.id: photo for photo in photos}
     if release is None or include_tests:
-        return Pool(_by_id(photos), read, Counter(), "included" if include_tests else "unknown")
+        return Pool(every, read, Counter(), "included" if include_tests else "unknown")
     own = {} if is_release(source) else {name: id_ for id_, name in released_ids(source).items()}
     tests = Tested.of_release(release)
     ids = frozenset(mapped(tests.ids, own))
     users = _users(source)  # a release may not say them
     uploaders = tests.users.union(user for id_ in ids if (user := users.get(id_)))
     without = left_out(replace(tests, ids=ids, users=uploaders), (photo[:3] for photo in photos))
-    left = _by_id(photo for photo in photos if photo.id not in without)
+    left = {id_: photo for id_, photo in every.items() if id_ not in without}
     # near copies in a release are on one side already
     alike = set(left) <= set(mapped(release.table["id"].to_pylist(), own))
     return Pool(left, read, Counter(without.values()), "left out", None if alike else (release, tests))
@@ -200,10 +201,6 @@ def tests_note(source: Path, tests: str, dropped: Mapping[str, int]) -> str:
         return "The model learns from test images, too (--include-tests): do not test it on them."
     counts = ", ".join(f"{n:,} {reason}" for reason, n in sorted(dropped.items()) if n)
     return f"Left out: {counts or 'nothing'}."
-
-
-def _by_id(photos: Iterable[Photo]) -> dict[str, Photo]:
-    return {photo.id: photo for photo in photos}
 
 
 def _of_run(source: Path, index: Path, bucket: int | None) -> tuple[list[Photo], Read]:

@@ -30,11 +30,6 @@ def places(depth: int) -> int:
     return depth + max(ROOM, depth // 2)
 
 
-def list_bytes(cells: int, depth: int) -> int:
-    """Bytes of the lists of `cells` cells: the bound of memory, or of the file."""
-    return cells * places(depth) * ENTRY
-
-
 @dataclass
 class BestLists:
     """The lists of `cells` cells; see the head of the file."""
@@ -66,7 +61,8 @@ class BestLists:
     """(cells,) a row from it on will probably stay, so that it is scored exactly at once"""
 
     def __post_init__(self) -> None:
-        shape, total = (self.cells, places(self.depth)), list_bytes(self.cells, self.depth)
+        shape = self.cells, places(self.depth)
+        total = shape[0] * shape[1] * ENTRY
         if total > self.memory:
             free = shutil.disk_usage(self.folder or tempfile.gettempdir()).free
             if free < total:

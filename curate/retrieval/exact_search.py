@@ -56,7 +56,7 @@ def search(
 
     queries: (Q, D) float32, unit length. groups: the first query of each concept (default: one query per concept); the
     score of a concept is the highest cosine of its queries, computed from the stored vectors in float64. memory:
-    bytes for the lists, which all threads share (`list_bytes`); longer ones lie in a temporary file in `folder`
+    bytes for the lists, which all threads share; longer ones lie in a temporary file in `folder`
     (default: the system's). Beside them each thread needs some 100 MB at most, for any number of vectors and concepts.
     It runs on this machine, whatever the executor's engine.
 

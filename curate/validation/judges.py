@@ -27,7 +27,7 @@ from driftline.curate.foreign.http import AGAIN, Client, Policy, Temporary, repe
 from driftline.curate.retrieval.settings import Concept
 from driftline.curate.validation.answers.answers import JUDGE, table_of
 from driftline.curate.validation.answers.stored import StoredAnswers
-from driftline.curate.validation.answers.verdicts import people_alone, tally
+from driftline.curate.validation.answers.verdicts import tally
 from driftline.curate.validation.asking.batches import NONE, expected_of
 from driftline.curate.validation.settings import JudgeSettings, ValidationSettings
 
@@ -283,7 +283,9 @@ class Alone:
         from scipy.stats import beta
 
         ours = [i for i in items if i["id"] in self.audited and self.decided[i["id"]] == expected_of(i["concept"])]
-        verdicts = tally(ours, answers, people_alone(settings))["decision"].to_pylist() if ours else []
+        # people may be fewer than the answers that must agree
+        rules = settings.model_copy(update={"agree": min(settings.agree, settings.workers)})
+        verdicts = tally(ours, answers, rules)["decision"].to_pylist() if ours else []
         known = [verdict for verdict in verdicts if verdict != "pending"]
         n, right = len(known), known.count("kept")
         low = float(beta.ppf(1 - LEVEL, right, n - right + 1)) if right else 0.0

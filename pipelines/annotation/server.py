@@ -63,14 +63,11 @@ def application(
         yield
         pages.exported()
 
-    def refused(_: Any, error: Exception) -> Response:
-        return PlainTextResponse(str(error), 400)
-
     def not_stored(_: Any, error: Any) -> Response:
         return PlainTextResponse(f"Nothing was stored. {unstored(pages.store.path, error)}", 507)
 
     app = local_app(PACKAGE, lifespan=lifespan)
-    app.add_exception_handler(DriftlineError, refused)
+    app.add_exception_handler(DriftlineError, lambda _, error: PlainTextResponse(str(error), 400))
     app.add_exception_handler(sqlite3.Error, not_stored)
     for path in ("/", "/label", "/conflicts", "/grid"):
         app.on("GET", path)(getattr(pages, path[1:] or "start"))

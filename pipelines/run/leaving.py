@@ -230,21 +230,15 @@ def keep_asked(context: Context) -> None:
         _keep(retrieve.asked(), table, ["id", "bucket", "concept"])
 
 
-def keep_release(context: Context) -> None:
-    """Keep groups and sides of the published images, if the splits are those of the settings."""
-    place = folder_of(context.root, "publish") / "release"
-    facts = read_json(place / "release.json") if is_finished(context.root, "publish") else None
-    if facts and (facts["provenance"]["seed"], len(facts["splits"])) == (
-        context.config.seed, context.config.release.splits
-    ):  # fmt: skip
-        _keep(Publish(context).sides(), pq.read_table(place / "metadata.parquet"), ["id"])
-
-
 def keep_what_stays(context: Context) -> None:
-    """Before photos are withdrawn: keep both, and the borders of buckets that are cut by the number of photos."""
+    """Before photos are withdrawn: keep what was asked, groups and sides of the published images, if the splits are
+    those of the settings, and the borders of buckets that are cut by the number of photos."""
     keep_asked(context)
-    keep_release(context)
-    if context.config.buckets.kind == "equal" and (frozen := frozen_borders(context)) is not None:
+    config, place = context.config, folder_of(context.root, "publish") / "release"
+    facts = read_json(place / "release.json") if is_finished(context.root, "publish") else None
+    if facts and (facts["provenance"]["seed"], len(facts["splits"])) == (config.seed, config.release.splits):
+        _keep(Publish(context).sides(), pq.read_table(place / "metadata.parquet"), ["id"])
+    if config.buckets.kind == "equal" and (frozen := frozen_borders(context)) is not None:
         write_json(Bucket(context).borders(), frozen)
 
 

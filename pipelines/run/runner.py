@@ -179,23 +179,15 @@ def run(
                 run_log.write("failed", stage=stage.name, error=str(error))
                 raise
             except KeyboardInterrupt:
-                raise KeyboardInterrupt(_stopped(stage)) from None
+                finished = ", ".join(name for name in STAGES if done_of(context.root, name)) or "no whole stage"
+                kept = f"{finished}, and what {stage.name} has completed"
+                command = shlex.join(["driftline", "run", str(context.root)])
+                raise KeyboardInterrupt(f"Stopped in {stage.name}. Kept: {kept}. Go on: {command}") from None
     entries = status(context)
     for entry in entries:
         if entry["state"] == "waiting" and (because or entry["stage"] == until):
             entry["because"] = because or f"Answer with driftline annotate {context.root}, or on a crowd platform."
     return entries
-
-
-def _stopped(stage: Stage) -> str:
-    """What Ctrl-C leaves, and how to go on."""
-    context = stage.context
-    finished = [name for name in STAGES if done_of(context.root, name)]
-    command = shlex.join(["driftline", "run", str(context.root)])
-    return (
-        f"Stopped in {stage.name}. Kept: {', '.join(finished) or 'no whole stage'}, and what {stage.name} has "
-        f"completed. Go on: {command}"
-    )
 
 
 def _run_one(stage: Stage, planned: Verdict | None) -> None:

@@ -102,7 +102,7 @@ class Tally(Stage):
         """Items of the next round: none if every class is full, no candidates are left, or the rounds are used up."""
         import pyarrow.parquet as pq
 
-        from driftline.curate.validation.asking.crowd import describe_short, next_candidates, short_cells
+        from driftline.curate.validation.asking.crowd import next_candidates, short_cells
 
         config = self.context.config
         buckets = config.buckets.labelled(read_json(inputs["bucket"] / "buckets.json"))
@@ -115,9 +115,10 @@ class Tally(Stage):
         outcome = f"; {len(items):,} further candidates are asked" if items else "; no candidates are left"
         if number >= config.validation.rounds:
             items, outcome = [], f"; validation.rounds is {number}"
+        (bucket, concept), (missing, rate) = min(short.items())
         self.context.run_log.say(
             f"tally: after round {number} {len(short)} classes of buckets are short, "
-            f"e.g. {describe_short(short)[0]}{outcome}"
+            f"e.g. bucket {bucket}, {concept}: {missing} more ({rate:.0%} accepted){outcome}"
         )
         return items
 
@@ -128,8 +129,7 @@ class Tally(Stage):
         ids = {item["id"] for item in asked}
         candidates = pq.read_table(inputs["retrieve"] / "candidates.parquet")
         rows = candidates.select([*items_schema().names, "fate"]).to_pylist()
-        rows = [row for row in rows if row.pop("fate") in ("surplus", "reserve") and row["id"] not in ids]
-        return rows
+        return [row for row in rows if row.pop("fate") in ("surplus", "reserve") and row["id"] not in ids]
 
     def _by_catalogue(self, inputs: Mapping[str, Path], asked: "Items") -> "pa.Table":
         """Verdicts by the labels of the source."""

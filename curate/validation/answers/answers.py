@@ -112,11 +112,6 @@ def of_people(answers: pa.Table) -> pa.Table:
     return answers.filter(pc.invert(pc.starts_with(answers["worker"], JUDGE)))
 
 
-def of_judges(answers: pa.Table) -> pa.Table:
-    """The answers that judges gave."""
-    return answers.filter(pc.starts_with(answers["worker"], JUDGE))
-
-
 def read_answers(lines: Sequence[Line], batch: Mapping[str, Any], key: str) -> pa.Table:
     """Lines of `batch` (content of batch.json) → table of `ANSWERS`, sorted by item and worker.
 
@@ -179,11 +174,12 @@ def _rows_of(lines: Sequence[Line], batch: Mapping[str, Any], key: str) -> list[
         if worker not in hashes:
             hashes[worker] = worker if worker.startswith(JUDGE) else hashed(worker, key)
         seconds = line.get("WorkTimeInSeconds") or ""
+        said = "; ".join(cell for name, cell in line.items() if name.startswith("Answer.") and cell)
         rows.append(
             {
                 "place": place,
                 "number": number,
-                "said": _said(line) if reason == "unreadable" else "|".join(sorted(labels)),
+                "said": said[:60] if reason == "unreadable" else "|".join(sorted(labels)),
                 "item": item,
                 "id": batch["items"][item],
                 "worker": hashes[worker],
@@ -205,10 +201,6 @@ def _rows_of(lines: Sequence[Line], batch: Mapping[str, Any], key: str) -> list[
         if row["fault"] != "returned":  # who gives a submission back may take part again
             seen.add(key_)
     return rows
-
-
-def _said(line: Mapping[str, str]) -> str:
-    return "; ".join(cell for name, cell in line.items() if name.startswith("Answer.") and cell)[:60]
 
 
 def _form(label: str) -> str:

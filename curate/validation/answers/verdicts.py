@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.retrieval.settings import BACKGROUND
 from driftline.curate.validation.answers.agreement import Votes, dawid_skene, summary, worker_table
-from driftline.curate.validation.answers.answers import of_judges, of_people
+from driftline.curate.validation.answers.answers import JUDGE, of_people
 from driftline.curate.validation.asking.batches import expected_of
 from driftline.curate.validation.settings import ValidationSettings
 
@@ -87,11 +88,6 @@ def verdict(
     return "held_for_review" if sensitive >= settings.sensitive_hold else "kept"
 
 
-def people_alone(settings: ValidationSettings) -> ValidationSettings:
-    """The same rules for people's answers alone, who may be fewer than the answers that must agree."""
-    return settings.model_copy(update={"agree": min(settings.agree, settings.workers)})
-
-
 def _votes_by_image(table: pa.Table) -> dict[str, list[tuple[frozenset[str], bool]]]:
     """id → (ticked checkboxes, called sensitive) of each answer that counts. table: of ANSWERS."""
     votes: dict[str, list[tuple[frozenset[str], bool]]] = {}
@@ -111,7 +107,8 @@ def tally(
 
     decided: id → the label set that judges give to an image which no person was asked; `pending` without it.
     """
-    by_id, by_judge = _votes_by_image(of_people(answers)), _votes_by_image(of_judges(answers))
+    by_id = _votes_by_image(of_people(answers))
+    by_judge = _votes_by_image(answers.filter(pc.starts_with(answers["worker"], JUDGE)))
     joint = {} if settings.aggregate == "votes" else joint_probabilities(answers)
     rows = []
     for item in items:

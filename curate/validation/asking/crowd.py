@@ -273,10 +273,3 @@ def next_candidates(
                 rows.append({"id": id_, "bucket": cell[0], "concept": cell[1], "score": score})
                 wanted -= 1
     return rows
-
-
-def describe_short(short: Mapping[Cell, tuple[int, float]]) -> Sequence[str]:
-    """One readable line per short cell."""
-    return [
-        f"bucket {b}, {c}: {missing} more ({rate:.0%} accepted)" for (b, c), (missing, rate) in sorted(short.items())
-    ]
