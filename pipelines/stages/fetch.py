@@ -24,7 +24,8 @@ class Fetch(Stage):
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """table → NNNNN.tar, NNNNN.parquet, index.parquet."""
-        from driftline.curate.fetch.run import Again, fetch
+        from driftline.curate.fetch.job import Again
+        from driftline.curate.fetch.run import fetch
 
         context, retry = self.context, self.context.retry
         again = None if retry is None else Again(frozenset(retry.reasons), retry.output or out)
