@@ -23,7 +23,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any, get_args
@@ -378,7 +378,7 @@ def scale(sizes: list[int]) -> dict[str, object]:
     """The scale study of the package; an index of a million entries takes half an hour."""
     found = []
     for size, search in product(sizes, get_args(Search)):
-        found.append(asdict(scale_study(size, search)))
+        found.append(scale_study(size, search))
         print(json.dumps(found[-1]), file=sys.stderr)
     return {"scale": found}
 

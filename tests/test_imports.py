@@ -104,7 +104,7 @@ DOWNHILL = {  # package → its rooms, the lowest first: a room imports only tho
     "release pretrain export publishing",
     "stream_builder": "lazy_images class_texts step splitting storage stream rows shifts importers "
     "datasets builders measures export interop",
-    "eval": "timeline engine history learner checkpoint rows predictions plain visits memory nets training "
+    "eval": "timeline engine history learner checkpoint rows predictions visits memory nets training "
     "finetuning integrations learners settings protocol experiment protocols scoring plotting logs reporting "
     "results run control leaderboard",
     "pipelines": "kinds web config stages annotation browse run reporting forecast demo reproduce actions commands cli",

@@ -23,7 +23,7 @@ from driftline.eval import rows as row_files
 from driftline.eval.checkpoint import Checkpoint
 from driftline.eval.engine import fused
 from driftline.eval.experiment.jobs import Job, Setup
-from driftline.eval.experiment.tune import Choice, choose, started
+from driftline.eval.experiment.tune import choose, started
 from driftline.eval.history import label_time_note
 from driftline.eval.learner import Learner
 from driftline.eval.protocol import Protocol, Ran, Start, skip_reason, standing_of
@@ -154,8 +154,8 @@ class _Begun:
     start: Start
     identity: dict[str, Any]
     folder: Path | None
-    choice: Choice | None
-    """settings that were chosen"""
+    chosen: dict[str, Any]
+    """of its record: settings that were chosen, and how"""
     clock: float
     """process time when it began"""
 
@@ -168,12 +168,13 @@ def _begin(stream: Stream, grid: Setup, job: Job) -> tuple[Path, dict[str, str]]
     if folder is not None and is_finished(folder, grid):
         return folder, identity["code_of"]
     clock = time.process_time()
-    choice = choose(protocol, stream, grid.name, job.learner, job.tune, job.seed) if job.tune else None
-    if choice is not None:
-        learner = job.learner(**choice.settings)
+    chosen = {}
+    if job.tune:
+        settings, how = choose(protocol, stream, grid.name, job.learner, job.tune, job.seed)
+        learner, chosen = job.learner(**settings), {"chosen": settings, "selection": how}
     start = started(protocol, stream, grid.name, learner, job.seed, grid.out and grid.out / "fits")
     save = None if folder is None else Checkpoint(folder / "state.pt")
-    return _Begun(dataclasses.replace(start, save=save), identity, folder, choice, clock)
+    return _Begun(dataclasses.replace(start, save=save), identity, folder, chosen, clock)
 
 
 def is_finished(folder: Path, grid: Setup) -> bool:
@@ -210,8 +211,7 @@ def _finish(stream: Stream, grid: Setup, job: Job, run: _Begun, ran: Ran) -> Run
         "rules": "own" if grid.rules and not learner.obeys else "",
     }
     about["standing"] = standing_of(type(learner), type(protocol))
-    chosen = {} if run.choice is None else {"chosen": run.choice.settings, "selection": run.choice.record}
-    about |= {k: v for k, v in notes.items() if v} | protocol.facts(stream, learner, run.start.seed) | chosen
+    about |= {k: v for k, v in notes.items() if v} | protocol.facts(stream, learner, run.start.seed) | run.chosen
     folder = run.folder
     if code_of_run(learner, protocol) != run.identity["code_of"]:
         about["edited_while_running"] = True

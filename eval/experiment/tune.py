@@ -3,7 +3,7 @@ scored."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import MISSING, fields, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -21,18 +21,6 @@ REFUSALS = {  # need of a learner → what a protocol says that cannot meet it
     "first_step": "Its first data must be a whole step",
     "future": "It trains on steps that are test steps here",
 }
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What was chosen, and how."""
-
-    settings: dict[str, Any]
-    """the best candidate"""
-    record: dict[str, Any]
-    """plain data: the `score` that decided, each of `candidates` with it (None: diverged), how many were `equal` to the
-    best, whether the learner's `default` was one of these, training `samples`, `seconds`, and `updates` of plain SGD
-    that all candidates cost"""
 
 
 def check_needs(learner: Learner, refused: Sequence[str]) -> None:
@@ -88,9 +76,11 @@ def started(
 
 def choose(
     protocol: Protocol, stream: Stream, name: str, make: Callable[..., Learner], grid: Grid, seed: int
-) -> Choice:
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """The settings of `grid` (name → values) with the best score on the protocol's `trials`, mean over these; among
-    equals the learner's default, or else the first.
+    equals the learner's default, or else the first. And how they were chosen: the `score` that decided, each of
+    `candidates` with it (None: diverged), how many were `equal` to the best, whether the `default` was one of these,
+    training `samples`, `seconds`, and `updates` of plain SGD that all candidates cost.
 
     name: of the protocol. make: settings → a learner; all candidates have the same seed. Candidates that diverge are
     left out. Raises IncompatibleStream if all do, and whatever else stops one.
@@ -121,7 +111,7 @@ def choose(
         "seconds": round(time.process_time() - clock, 3),
         "updates": round(updates, 3),
     }
-    return Choice(default if default in equal else equal[0], record)
+    return (default if default in equal else equal[0]), record
 
 
 def choice_text(result: Mapping[str, Any]) -> str:

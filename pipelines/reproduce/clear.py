@@ -1,11 +1,10 @@
 """CLEAR [Lin et al. 2021]: tables 1 and 2, and tables 1 and 4 to 9 of its supplement."""
 
 from driftline.eval.experiment.presets import TABLE_1, TABLE_4
-from driftline.eval.scoring.published_values import values
+from driftline.eval.scoring.published_values import OF_FEATURES, PRESET, values
 from driftline.pipelines.reproduce.items import Cell, Item, Need, Paper
 
 FEATURES = ("moco-yfcc-b0", "clip", "imagenet", "moco-imagenet", "byol-imagenet")
-PRESETS = {"linear": "clear-linear-code", "mlp": "clear-mlp-code", "resnet18": "clear-resnet18-code"}
 PROTOCOLS = ("clear-iid", "clear-streaming")
 SEEDS = (0, 1, 2, 3, 4)
 
@@ -14,7 +13,7 @@ def _cell(features: str, network: str, learners: tuple[str, ...], protocol: str 
     name = f"clear10/{features}"
     found = {one: values(name, protocol, one, network) for one in learners}
     printed = {one: {score: v["mean"] for score, v in of.items()} for one, of in found.items() if of}
-    preset = "clear-linear-imagenet-code" if (features, network) == ("imagenet", "linear") else PRESETS[network]
+    preset = OF_FEATURES.get((features, network), PRESET[network])
     small = {"net": "linear", "epochs": 3} if network == "resnet18" else {"net": network, "epochs": 5}
     stream = ("clear-images",) if network == "resnet18" else ("features", features)
     return Cell(stream, learners, printed, f"{features}, {network}, {protocol}", protocol=protocol, preset=preset,

@@ -1,7 +1,7 @@
 """Compose, evaluate, compare: the items of a paper, one cell after the other; what is finished is not repeated."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
@@ -217,7 +217,7 @@ class Work:
             place = self.out / "scale-study" / f"{entries}-{search}.json"
             if not place.is_file():
                 self.log.say(f"  {search} of {entries:,} entries")
-                write_json(place, asdict(scale_study(entries, search)))
+                write_json(place, scale_study(entries, search))
             for score in ("recall", "accuracy", "predict_us", "correct_us"):
                 value = read_json(place)[score]
                 rows.append(Row(item.name, cell.row, search, score, value, value, value, None, 1, ASKED))

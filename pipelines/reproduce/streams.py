@@ -115,12 +115,5 @@ def _fewer(stream: Stream) -> Stream:
     return replace(stream, steps=[small(step) for step in stream.steps])
 
 
-MAKERS: dict[str, Callable[..., Stream]] = {
-    "composed": composed,
-    "portraits": portraits,
-    "features": features,
-    "clear-images": clear_images,
-    "intents": intents,
-    "texts": texts,
-    "ordered": ordered,
-}
+OURS: tuple[Callable[..., Stream], ...] = (composed, portraits, features, clear_images, intents, texts, ordered)
+MAKERS = {maker.__name__.replace("_", "-"): maker for maker in OURS}

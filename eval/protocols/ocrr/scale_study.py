@@ -2,8 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,26 +16,9 @@ CLASSES, WIDTH, PART = 100, 384, 65_536
 ASKED, CORRECTED, NOISE = 64, 200, 0.15
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Of one size and one search, in CPU time of this process."""
-
-    entries: int
-    """vectors in memory"""
-    search: Search
-    """brute: exact"""
-    predict_us: float
-    """microseconds of a single prediction"""
-    correct_us: float
-    """microseconds of a correction"""
-    recall: float
-    """share of the five nearest that the search finds"""
-    accuracy: float
-    """share of right answers"""
-
-
-def scale_study(n: int, search: Search) -> Cost:
-    """A substrate of n entries with one search.
+def scale_study(n: int, search: Search) -> dict[str, Any]:
+    """A substrate of n entries with one search (brute: exact): CPU microseconds of a single prediction and of a
+    correction, the share of the five nearest that the search finds (`recall`), and of right answers.
 
     100 Gaussian classes of 384 numbers, with `NOISE` a number around a mean of length one; 64 predictions, then 200
     corrections. Ten thousand entries take seconds; an HNSW index takes about 2 ms an entry, a million half an hour or
@@ -63,7 +45,8 @@ def scale_study(n: int, search: Search) -> Cost:
     corrected = _seconds(correct) / CORRECTED
     one, change = (round(1e6 * seconds, 1) for seconds in (single, corrected))
     right = round(float((labels == truth).mean()), 3)
-    return Cost(n, search, one, change, round(recall, 3), right)
+    costs = {"entries": n, "search": search, "predict_us": one, "correct_us": change}
+    return costs | {"recall": round(recall, 3), "accuracy": right}
 
 
 def _seconds(work: Callable[[], object]) -> float:
