@@ -15,8 +15,7 @@ from typer.main import get_command_name
 from driftline.curate.core import errors
 from driftline.curate.core.system import collect_rarely
 from driftline.pipelines.actions.action import ACTIONS
-from driftline.pipelines.actions.common import OUTPUT, Quiet, Verbose, set_output
-from driftline.pipelines.actions.help import EXAMPLE, PlainGroup
+from driftline.pipelines.actions.common import EXAMPLE, OUTPUT, PlainGroup, Quiet, Verbose, set_output
 from driftline.pipelines.actions.makers import add_imports, import_app, list_app, stream_app
 from driftline.pipelines.commands import build, evaluate, keep, people, release, report, share, sources, start, streams  # noqa: F401
 from driftline.pipelines.commands.models import models_app

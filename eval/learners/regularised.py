@@ -232,16 +232,12 @@ class Lwf(NetLearner):
             self.before = self.head.copy()
         return Distil(self.before, self.weight, self.temperature) if self.weight else None
 
-    def _distil(self, teacher: Net, weight: float, samples: int) -> Rule | None:
-        """None for a teacher without weight, or that has learned nothing."""
-        if not weight or len(self.unlearned) == self.task.n_classes:
-            return None
-        asked = samples if self.net in HEADS else 0  # images are augmented again at each update
-        return Distil(teacher, weight, self.temperature, sorted(self.unlearned), asked)
-
     def learn(self, x: Array, y: Labels) -> None:
         alpha = self.weight * min(self.steps_seen / max(1, self.ramp - 1), 1.0)
-        self.train(x, y, rule=self._distil(self.head.copy(), alpha, len(x)))
+        taught = alpha and len(self.unlearned) < self.task.n_classes  # by a teacher that has learned something
+        asked = len(x) if self.net in HEADS else 0  # images are augmented again at each update
+        how = (alpha, self.temperature, sorted(self.unlearned), asked)
+        self.train(x, y, rule=Distil(self.head.copy(), *how) if taught else None)
         self.unlearned -= set(y.tolist())
         self.steps_seen += 1
         self.trained = self.gradient_steps

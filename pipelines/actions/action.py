@@ -13,8 +13,7 @@ from typing import Annotated, Any, Generic, Literal, ParamSpec, TypeVar, get_arg
 
 import typer
 
-from driftline.pipelines.actions.common import add_command, config_keys, show
-from driftline.pipelines.actions.help import Panel
+from driftline.pipelines.actions.common import Panel, add_command, config_keys, show
 from driftline.pipelines.actions.listing import completion
 
 T = TypeVar("T")

@@ -94,9 +94,14 @@ def entries_of(kind: str) -> list[dict[str, str]]:
     """
     registry = _things(kind)
     if not isinstance(registry, Registry):
-        texts = {name: _text(kind, name, thing) for name, thing in registry.items()}
-        own = [{"name": n, "summary": t, "origin": HOME, "target": KINDS[kind][0]} for n, t in texts.items()]
-        return [*_build_presets(), *own] if kind == "presets" else own
+        listed = [(name, _text(kind, name, thing), KINDS[kind][0]) for name, thing in registry.items()]
+        if kind == "presets":
+            from driftline.pipelines.config import presets
+
+            place = "pipelines/config/presets/{}.yaml"
+            ours = [(n, f"init --preset: {presets.summary(n)}", place.format(n)) for n in presets.names()]
+            listed = ours + listed
+        return [{"name": n, "summary": text, "origin": HOME, "target": target} for n, text, target in listed]
     rows = []
     for name in registry:
         try:
@@ -110,14 +115,6 @@ def entries_of(kind: str) -> list[dict[str, str]]:
             origin = target = ""
         rows.append({"name": name, "summary": summary, "origin": origin, "target": target})
     return rows
-
-
-def _build_presets() -> list[dict[str, str]]:
-    from driftline.pipelines.config import presets
-
-    about = {n: f"init --preset: {presets.summary(n)}" for n in presets.names()}
-    place = "pipelines/config/presets"
-    return [{"name": n, "summary": text, "origin": HOME, "target": f"{place}/{n}.yaml"} for n, text in about.items()]
 
 
 def _text(kind: str, name: str, thing: Any) -> str:

@@ -244,10 +244,6 @@ BUILDERS = {name: f"driftline.stream_builder.builders.{name}:from_{name}" for na
 FACTS = {"arrays": ("paper", "trained_until"), "clear": ("paper",)}  # options recorded beside the stream's own facts
 
 
-def _example(name: str) -> str:
-    return f"driftline stream from-{name} {OURS.get(name, 'PATH --out S')}"
-
-
 def add_imports(words: Sequence[str]) -> None:
     """Register the commands of importers: the one that `words` after `driftline stream` begin with, else all; for help,
     ours are only declared. Raises BadPlugin for an importer with the name of another command, one that cannot be
@@ -310,8 +306,9 @@ def _add(name: str, asked: bool, group: typer.Typer) -> None:
             raise
         function, parameters, lines = _function, [SOURCE], ["source PATH: Its data.", str(error)]
     then = ["near-future" if name == "table" else "clear-iid"]
-    add_maker(f"from-{name}", function, "\n\n".join(lines), parameters, _example(name), then, facts=FACTS.get(name, ()),
-              group=group)  # fmt: skip
+    example = f"driftline stream from-{name} {OURS.get(name, 'PATH --out S')}"
+    text, facts = "\n\n".join(lines), FACTS.get(name, ())
+    add_maker(f"from-{name}", function, text, parameters, example, then, facts=facts, group=group)
 
 
 def _function(name: str) -> Callable[..., Any]:

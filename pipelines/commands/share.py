@@ -162,8 +162,8 @@ def _check(paths: Sequence[Path], streams: Sequence[Path]) -> Shown[Answer]:
 
     checks = []
     with TemporaryDirectory(prefix="driftline-") as folder:
-        shipped = baselines.shipped().values()
-        names = [path.stem for path in paths if path in shipped and not streams and baselines.has_stream(path.stem)]
+        shipped, there = baselines.shipped().values(), baselines.shipped(baselines.HERE / "streams")
+        names = [path.stem for path in paths if path in shipped and not streams and path.stem in there]
         unpacked = [Path(folder, name) for name in names]
         for name, place in zip(names, unpacked, strict=True):
             baselines.unpacked(name, place)

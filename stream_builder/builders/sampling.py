@@ -40,11 +40,6 @@ class Composition:
     priors: npt.NDArray[np.float64] | None = None
     """(steps, classes) shares of the classes at each step, instead of equal ones"""
 
-    @property
-    def takes_published(self) -> bool:
-        """Whether draws published with the dataset are used. In the paper's, training and validation images overlap."""
-        return self.draws == "published" or (self.draws == "auto" and self.fidelity == "paper-code")
-
     def policies(self) -> tuple[str, ...]:
         """Overlaps to try, the strictest first."""
         if self.overlap != "auto":

@@ -124,7 +124,8 @@ def _draws(
     composition: Composition, seed: int,
 ) -> tuple[str, list[dict[str, Array]]]:  # fmt: skip
     """The overlap that was used (PUBLISHED: the paper's draws), and the positions of each step and then of the test."""
-    if composition.takes_published and (published := sampling.published_draws(dataset, sizes, test_size)) is not None:
+    asked = composition.draws == "published" or (composition.draws == "auto" and composition.fidelity == "paper-code")
+    if asked and (published := sampling.published_draws(dataset, sizes, test_size)) is not None:
         return PUBLISHED, published
     if composition.draws == "published":
         raise BadConfig(

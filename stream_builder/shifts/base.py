@@ -5,12 +5,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from numpy.random import Generator
 
 from driftline.curate.core.errors import BadArray
 
 Images = npt.NDArray[np.uint8]
 Labels = npt.NDArray[np.int64]
 Shares = npt.NDArray[np.float64]
+Labelled = tuple[Images, Labels]
 ORDER = ("sampling", "noise", "geometry", "colour", "quality", "label")
 
 
@@ -43,9 +45,7 @@ class Shift:
         """This shift as the paper's code does it, for fidelity paper-code."""
         return self
 
-    def apply(
-        self, x: Images, y: Labels, count: float, n_classes: int, rng: np.random.Generator
-    ) -> tuple[Images, Labels]:
+    def apply(self, x: Images, y: Labels, count: float, n_classes: int, rng: Generator) -> Labelled:
         """x (N, H, W, 3) uint8, y (N,) original labels → new arrays; do not modify the input. Default: both as given.
 
         count: how often this shift has occurred up to this step; 0 changes nothing.

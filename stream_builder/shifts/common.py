@@ -10,9 +10,10 @@ from math import ceil
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
+from numpy.random import Generator
 from pydantic import Field
 
-from driftline.stream_builder.shifts.base import Images, Labels, Shift, check_images
+from driftline.stream_builder.shifts.base import Images, Labelled, Labels, Shift, check_images
 
 Severity = Annotated[int, Field(ge=1, le=5)]
 Work = Callable[[Any, Any, float], Any]  # images (n, 3, H, W) uint8, setting, a 32nd of the shorter edge → the same
@@ -33,9 +34,7 @@ class Common(Shift):
         object.__setattr__(self, "code", self.kind)
         object.__setattr__(self, "acts_on", KINDS[self.kind][0])
 
-    def apply(
-        self, x: Images, y: Labels, count: float, n_classes: int, rng: np.random.Generator
-    ) -> tuple[Images, Labels]:
+    def apply(self, x: Images, y: Labels, count: float, n_classes: int, rng: Generator) -> Labelled:
         import torch
 
         check_images(x)

@@ -5,11 +5,12 @@ from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
+from numpy.random import Generator
 from pydantic import Field
 
 from driftline.curate.core.errors import IncompatibleStream
 
-from .base import Images, Labels, Shares, Shift, brighten, check_images, of_classes, rotate
+from .base import Images, Labelled, Labels, Shares, Shift, brighten, check_images, of_classes, rotate
 
 Bytes = npt.NDArray[np.uint8]
 BLOCK = 1 << 20  # values drawn at a time: another number gives other noise
@@ -29,16 +30,14 @@ class Corruption(Shift):
     amount: Annotated[int, Field(ge=1, le=127)] = 3
     """grey levels"""
 
-    def apply(
-        self, x: Images, y: Labels, count: float, n_classes: int, rng: np.random.Generator
-    ) -> tuple[Images, Labels]:
+    def apply(self, x: Images, y: Labels, count: float, n_classes: int, rng: Generator) -> Labelled:
         check_images(x)
         out = x
         for _ in range(int(count)):
             out = self._add_noise(out, rng)
         return out, y
 
-    def _add_noise(self, x: Images, rng: np.random.Generator) -> Images:
+    def _add_noise(self, x: Images, rng: Generator) -> Images:
         """Each byte of 64-bit draws gives one value. Bytes beyond the largest multiple of the number of values are
         drawn again, so that all values are equally likely."""
         values = 2 * self.amount
@@ -95,9 +94,7 @@ class Rotation(Shift):
     degrees: float = 30.0
     """angle, counter-clockwise"""
 
-    def apply(
-        self, x: Images, y: Labels, count: float, n_classes: int, rng: np.random.Generator
-    ) -> tuple[Images, Labels]:
+    def apply(self, x: Images, y: Labels, count: float, n_classes: int, rng: Generator) -> Labelled:
         return rotate(x, self.degrees * count), y
 
 
@@ -109,9 +106,7 @@ class ConditionalRotation(Rotation):
 
     code: ClassVar[str] = "r"
 
-    def apply(
-        self, x: Images, y: Labels, count: float, n_classes: int, rng: np.random.Generator
-    ) -> tuple[Images, Labels]:
+    def apply(self, x: Images, y: Labels, count: float, n_classes: int, rng: Generator) -> Labelled:
         check_images(x)
         out, even = np.empty_like(x), y % 2 == 0
         out[even], out[~even] = rotate(x[even], self.degrees * count), rotate(x[~even], -self.degrees * count)
@@ -130,9 +125,7 @@ class Tint(Shift):
     amount: int = 30
     """grey levels"""
 
-    def apply(
-        self, x: Images, y: Labels, count: float, n_classes: int, rng: np.random.Generator
-    ) -> tuple[Images, Labels]:
+    def apply(self, x: Images, y: Labels, count: float, n_classes: int, rng: Generator) -> Labelled:
         check_images(x)
         return brighten(x, 0, round(self.amount * count)), y
 
@@ -145,9 +138,7 @@ class ConditionalTint(Tint):
 
     code: ClassVar[str] = "t"
 
-    def apply(
-        self, x: Images, y: Labels, count: float, n_classes: int, rng: np.random.Generator
-    ) -> tuple[Images, Labels]:
+    def apply(self, x: Images, y: Labels, count: float, n_classes: int, rng: Generator) -> Labelled:
         check_images(x)
         out, added = np.empty_like(x), round(self.amount * count)
         for channel in range(3):
@@ -183,9 +174,7 @@ class LabelFlip(Shift):
     def reference(self) -> "LabelFlip":
         return replace(self, schedule="paper")
 
-    def apply(
-        self, x: Images, y: Labels, count: float, n_classes: int, rng: np.random.Generator
-    ) -> tuple[Images, Labels]:
+    def apply(self, x: Images, y: Labels, count: float, n_classes: int, rng: Generator) -> Labelled:
         """x as given; new labels."""
         for flip in range(self.before, self.before + int(count)):
             moved = self.step * (1 if self.schedule == "paper" else flip // 2 + 1)

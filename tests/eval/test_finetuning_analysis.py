@@ -78,10 +78,10 @@ class TestTrained:
     def test_the_network_before_the_last_step_has_the_validation_accuracy_of_its_stage(self, made, learner, last_seen):
         _, stream, runs = made
         (one,) = networks(runs, stream, [learner])
-        stages = {stage["fit"]: stage for stage in one.stages}
-        key = run_of(runs, learner).about["learner_facts"]["network"][-2]
+        facts = run_of(runs, learner).about["learner_facts"]
+        stages = {stage["fit"]: stage for stage in facts["stages"]}
         val = pooled([samples(stream.steps[t]["val"]) for t in last_seen])
-        assert accuracy_of(one.before, val, one.rule) == stages[key]["accuracy"]
+        assert accuracy_of(one.before, val, one.rule) == stages[facts["network"][-2]]["accuracy"]
 
 
 class TestPaths:
@@ -187,10 +187,9 @@ class TestPictures:
 
     def test_a_missing_fit_is_named(self, made: Any, tmp_path: Path) -> None:
         _, stream, runs = made
-        (one,) = networks(runs, stream, ["baseline"])
         copy = tmp_path / "runs"
         shutil.copytree(runs, copy)
-        key = one.stages[-1]["fit"]
+        key = run_of(runs, "baseline").about["learner_facts"]["stages"][-1]["fit"]
         place = copy / "fits" / key[:2] / key
         shutil.rmtree(place)
         with pytest.raises(BadInput, match="has no weights of the fit"):

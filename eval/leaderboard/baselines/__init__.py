@@ -19,19 +19,14 @@ from driftline.stream_builder.stream import Stream
 HERE = Path(__file__).parent
 
 
-def shipped() -> dict[str, Path]:
-    """Name of a stream → the file of its submission."""
-    return {path.stem: path for path in sorted(HERE.glob("*.zip"))}
-
-
-def has_stream(name: str) -> bool:
-    """Whether a shipped submission's stream is shipped, too."""
-    return (HERE / "streams" / f"{name}.zip").is_file()
+def shipped(folder: Path = HERE) -> dict[str, Path]:
+    """Name of a stream → the file of its submission; of the streams themselves in the folder `streams`."""
+    return {path.stem: path for path in sorted(folder.glob("*.zip"))}
 
 
 def unpacked(name: str, out: Path) -> Stream:
     """A shipped stream, written into a folder. Raises UnknownName, and BadConfig for a folder that is not empty."""
-    archives = {path.stem: path for path in sorted((HERE / "streams").glob("*.zip"))}
+    archives = shipped(HERE / "streams")
     if name not in archives:
         problem = f"Unknown stream {name!r}."
         raise UnknownName(problem, did_you_mean(name, archives), f"Available: {', '.join(archives)}.")
