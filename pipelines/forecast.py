@@ -98,8 +98,7 @@ def forecast(context: Context, plans: Sequence[Verdict], borders: Mapping[str, A
         if any(p.stage == "bucket" for p in plans):
             pieces |= noted(lambda: _cut(context, sample, "bucket" in todo, borders)) or {}
     if model["state"] == "missing":
-        because = f"{model['server']} does not answer"
-        problems[str(unreachable(context.config.embed.model, context.config.embed.weights, because))] = None
+        problems[str(unreachable(context.config.embed.model, context.config.embed.weights))] = None
     asks = pieces["buckets"] is not None and "retrieve" in todo
     wanted = _wanted(context, pieces["buckets"], problems) if asks else None
     refused = None if sample is None or "publish" not in todo else _without_licence(context, sample.table, problems)

@@ -29,8 +29,7 @@ class Clip(Network, Encoder):
             clip, _, transform = open_clip.create_model_and_transforms(name, pretrained=source, device=device)
         except Exception as error:  # unpickling raises many kinds of exceptions
             if isinstance(error, OSError) or "download" in str(error):
-                because = f"its download failed ({' '.join(str(error).split())[:200]})"
-                raise unreachable(model, weights, because) from None
+                raise unreachable(model, weights, error) from None
             fault = f"do not fit the model {model}" if isinstance(error, RuntimeError) else "cannot be read"
             raise BadInput(
                 f"The weights {weights or model} {fault} ({reason(error)}).",

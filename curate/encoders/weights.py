@@ -203,8 +203,10 @@ def offline_copy(model: str, files: Sequence[str]) -> str | None:
     raise Unreachable(problem, "", "Without internet: download it elsewhere and give its path.")
 
 
-def unreachable(model: str, tag: str | None, because: str) -> Unreachable:
-    """The message with three ways out."""
+def unreachable(model: str, tag: str | None, error: Exception | None = None) -> Unreachable:
+    """The message with three ways out. error: of a download; None: the hub does not answer."""
+    because = f"{urlsplit(hub()).hostname} does not answer"
+    because = because if error is None else f"its download failed ({' '.join(str(error).split())[:200]})"
     size = KNOWN.get(f"{model}:{tag}")
     known = f"{model}:{tag}" if size else "RN50:yfcc15m"
     name = f"{model} ({tag}{f', {size.megabytes:,} MB' if size else ''})" if tag else model
@@ -222,7 +224,7 @@ def check_weights(model: str, tag: str | None) -> None:
     """Raise Unreachable within seconds if the weights are neither on this machine nor to be downloaded now."""
     repository = repository_of(model, tag)
     if repository is not None and not is_here(repository) and not hub_answers():
-        raise unreachable(model, tag, f"{urlsplit(hub()).hostname} does not answer")
+        raise unreachable(model, tag)
 
 
 def download(name: str, out: Path | None = None) -> list[Path]:
@@ -234,7 +236,7 @@ def download(name: str, out: Path | None = None) -> list[Path]:
         )
     weights = KNOWN[name]
     if not hub_answers():
-        raise unreachable(weights.model, weights.tag, f"{urlsplit(hub()).hostname} does not answer")
+        raise unreachable(weights.model, weights.tag)
     from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError
 
     def one(file: str) -> Path:
@@ -249,8 +251,7 @@ def download(name: str, out: Path | None = None) -> list[Path]:
         except EntryNotFoundError:
             files.append(one(FILES[1]))
     except (HfHubHTTPError, EntryNotFoundError, OSError) as error:
-        because = f"its download failed ({' '.join(str(error).split())[:200]})"
-        raise unreachable(weights.model, weights.tag, because) from None
+        raise unreachable(weights.model, weights.tag, error) from None
     if out is not None:
         shutil.rmtree(out / ".cache", ignore_errors=True)  # the hub's notes about the download
     return [Path(os.path.abspath(file)) for file in files]

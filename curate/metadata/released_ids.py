@@ -7,6 +7,7 @@ dictionary of names breaks a digest without one. A list beside the run keeps whi
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, count
 from pathlib import Path
 
 from driftline.curate.core.atomic_io import csv_text, sweep_file, writing
@@ -48,21 +49,15 @@ def assign_ids(root: Path, members: Path, table: Sequence[Path], own: bool) -> d
     digests = pc.coalesce(images["source_sha256"], images["sha256"]).to_pylist()
     for digest, id_ in sorted(zip(digests, images["id"].to_pylist(), strict=True)):
         if id_ not in ids:
-            ids[id_] = _free(f"p{digest[:DIGITS]}", taken)
+            name = f"p{digest[:DIGITS]}"
+            names = chain([name], (f"{name}-{number}" for number in count(2)))
+            ids[id_] = next(free for free in names if free not in taken)
             taken.add(ids[id_])
     if ids != before:
         with writing(root / FILE, "w") as file:
             os.chmod(file.fileno(), 0o600)
             file.write(csv_text(COLUMNS, sorted(ids.items())))
     return ids
-
-
-def _free(name: str, taken: set[str]) -> str:
-    number, free = 1, name
-    while free in taken:
-        number += 1
-        free = f"{name}-{number}"
-    return free
 
 
 def _of_places(part: Path) -> Iterable[str]:

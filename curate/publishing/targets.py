@@ -126,8 +126,10 @@ def s3(plan: Plan, place: str, settings: Settings) -> Published:
         access = {"ACL": "public-read"} if settings.public else {}
         sent = 0
         for name, digest in plan.sums.items():
-            if there.get(root + name) == plan.files[name] and _digest(server, bucket, root + name) == digest:
-                continue
+            if there.get(root + name) == plan.files[name]:
+                noted = server.head_object(Bucket=bucket, Key=root + name)["Metadata"]  # by the uploader
+                if noted.get("sha256") == digest:
+                    continue
             extra = {"Metadata": {"sha256": digest}, **access}
             server.upload_file(str(plan.folder / name), bucket, root + name, ExtraArgs=extra)
             sent += 1
@@ -142,9 +144,3 @@ def s3(plan: Plan, place: str, settings: Settings) -> Published:
             raise BadConfig(f"s3://{bucket} cannot be written ({code}).", "", "Check bucket and --profile.") from None
         raise Unfinished(f"{address} is not complete ({code or reason(error)}).", "", CONTINUE) from None
     return Published(address, sent + 1, public=settings.public)
-
-
-def _digest(server: Any, bucket: str, key: str) -> str | None:
-    """The checksum that the uploader noted."""
-    value = server.head_object(Bucket=bucket, Key=key)["Metadata"].get("sha256")
-    return None if value is None else str(value)

@@ -32,7 +32,7 @@ from driftline.curate.release.changes import changes_since, check_version
 from driftline.curate.release.format import Release
 from driftline.curate.release.licences import no_derivatives
 from driftline.curate.release.packing import FetchedImages, published
-from driftline.curate.release.selection import Former, all_splits, gaps_of, select, split_groups, without_images
+from driftline.curate.release.selection import Former, absences, all_splits, gaps_of, select, split_groups
 from driftline.curate.release.settings import ReleaseSettings
 from driftline.curate.store.database import Place
 
@@ -143,7 +143,9 @@ def choose(collection: ReleaseInputs, seed: int) -> Choice:
     drop(left, {row["id"] for row in left} - {row["id"] for row in chosen}, "surplus", dropped)
     groups = former.groups(chosen, split_groups(chosen, _numbers(chosen, group)))
     splits = all_splits(chosen, groups, settings, seed, partial(former.sides, chosen))
-    for gap in without_images(chosen, buckets, classes) + gaps_of(chosen, groups, splits, share):
+    named = {bucket["index"]: str(bucket["name"]) for bucket in buckets}
+    counts = Counter((named[row["bucket"]], row["concept"]) for row in chosen)
+    for gap in absences(counts, list(named.values()), classes) + gaps_of(chosen, groups, splits, share):
         collection.run_log.say(gap)
     names = {row["id"]: row["id"] for row in chosen}  # a withdrawn photo names no group
     for id_, group_name in sorted(zip(ids_of(chosen), groups, strict=True)):

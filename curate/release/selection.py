@@ -2,7 +2,7 @@
 before it.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -78,12 +78,6 @@ def absences(counts: Mapping[tuple[str, str], int], buckets: Sequence[str], clas
             sentences.append(f"{c}: in {having[0]} only." if len(having) == 1 else f"{c}: none in {few(lacking)}.")
     gaps = [b for b in buckets if b not in there]
     return sentences + ([f"No image in {few(gaps)}."] if gaps else [])
-
-
-def without_images(rows: Sequence[Row], buckets: Sequence[Row], classes: Sequence[str]) -> list[str]:
-    """`absences` of a release's rows (dicts with bucket, concept). buckets: dicts with index, name."""
-    named = {bucket["index"]: str(bucket["name"]) for bucket in buckets}
-    return absences(Counter((named[row["bucket"]], row["concept"]) for row in rows), list(named.values()), classes)
 
 
 def few(names: Sequence[str], most: int = 6) -> str:

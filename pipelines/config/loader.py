@@ -85,14 +85,14 @@ def check(
     folder: where other files are that the values name.
     """
     before = dict(values["collection"]) if isinstance(values.get("collection"), dict) else {}
+    changed = [setting_of(change)[0] for change in changes]
     for change in changes:
         apply(values, change)
-    _drop_other_sources(values, before, [setting_of(change)[0] for change in changes])
+    _drop_other_sources(values, before, changed)
     _include_concepts(values, folder)
     try:
         return Config.model_validate(values)
     except ValidationError as error:
-        changed = [setting_of(change)[0] for change in changes]
         problems = error.errors()
         # an error within a list also makes the list too short: the error within says more
         inner = [p for p in problems if not any(p["loc"] == q["loc"][: len(p["loc"])] for q in problems if q is not p)]

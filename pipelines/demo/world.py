@@ -57,12 +57,6 @@ def stored(image: Image.Image, kind: str | None, rng: Rng) -> bytes:
     return jpeg(image)
 
 
-def reset_time(rng: Rng) -> str:
-    """A capture time soon after the clock began, as YFCC writes it."""
-    minute, second = rng.integers(60, size=2).tolist()
-    return f"{RESET_DAY} 00:{minute:02}:{second:02}.0"
-
-
 def _png(image: Image.Image) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, "PNG")
@@ -120,7 +114,9 @@ def build(folder: Path, records: int, seed: int, run_log: RunLog, plain: bool = 
         facts = read_json(mark)
         if facts["records"] == records and facts["seed"] == seed:
             return World(folder, facts["port"])
-    world = World(folder, _free_port())
+    with socket.socket() as probe:  # a free port
+        probe.bind(("127.0.0.1", 0))
+        world = World(folder, probe.getsockname()[1])
     lines, truth, behaviour = _render(world, records, seed, run_log, plain, uploaders)
     order = rng_for(seed, "line order").permutation(len(lines))
     write_bytes(world.metadata, bz2.compress("".join(lines[i] + "\n" for i in order.tolist()).encode(), 9))
@@ -172,7 +168,8 @@ def _render(
             odd_rng = rng_for(seed, "odd", i)  # of its own: the photos are those of a plain world
             odd = None if plain or dirt < 0.21 else oddity(age, odd_rng)
             if odd == RESET:
-                fields["taken"] = reset_time(odd_rng)
+                minute, second = odd_rng.integers(60, size=2).tolist()
+                fields["taken"] = f"{RESET_DAY} 00:{minute:02}:{second:02}.0"
             write_photo = dirt >= 0.05 and fields["marker"] == "0"
             if write_photo:
                 data = stored(photo(shown, age, rng), odd, odd_rng)
@@ -221,13 +218,6 @@ def _line(number: int, f: dict[str, str]) -> str:
         "jpg", f["marker"],
     ]  # fmt: skip
     return "\t".join(columns)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 def write_album(folder: Path, each: int = 10) -> int:

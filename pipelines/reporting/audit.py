@@ -95,7 +95,8 @@ def audit_stream(stream: Stream) -> dict[str, Any]:
             side += [name] * len(split)
             ids += [str(i) for i in split.ids]
     rows, y_all = np.concatenate(x), np.concatenate(y)
-    exact = same_rows(rows)
+    first: dict[bytes, int] = {}  # a row → its first index
+    exact = np.array([first.setdefault(row.tobytes(), i) for i, row in enumerate(rows)], np.int64)
     linked = [group for group in groups if group is not None]
     of_row = np.concatenate(linked) if len(linked) == len(groups) else exact
     classes = names[y_all].tolist()
@@ -113,12 +114,6 @@ def audit_stream(stream: Stream) -> dict[str, Any]:
         "smallest_ageing": plain(smallest_ageing(stream)),
         "drift": _drift(rows, y_all, np.array(step), np.array(side), of_row),
     }
-
-
-def same_rows(x: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
-    """(N,) for each row, the index of the first equal row."""
-    first: dict[bytes, int] = {}
-    return np.array([first.setdefault(row.tobytes(), i) for i, row in enumerate(x)], np.int64)
 
 
 def balance(classes: Sequence[str], buckets: Sequence[int]) -> dict[str, Any]:

@@ -270,7 +270,10 @@ def from_sidecar(path: Path, name: str) -> Date | None:
             date = value.get("photoTakenTime", value.get("date"))
             if isinstance(date, str):
                 return clock(date)
-            return _stamp(date["timestamp"] if isinstance(date, dict) else date)
+            seconds = seconds_of(date["timestamp"] if isinstance(date, dict) else date)
+            seconds = seconds // 1000 if abs(seconds) >= MILLISECONDS else seconds
+            clock(iso(seconds)[:19])  # no date: ValueError
+            return Date(seconds, 0, "second")
         except (OSError, ValueError, KeyError, AttributeError, OverflowError, RecursionError):
             continue
     for sidecar in map(path.with_name, in_xmp):
@@ -304,14 +307,6 @@ def _dates_in_xmp(text: str) -> Iterator[str]:
             inside = inside.partition(f"</{name}")[0]
             value = VALUE_IN_XMP.search(attributes) or VALUE_IN_XMP.search(inside)
             yield inside.partition("<")[0] if value is None else value[1]
-
-
-def _stamp(value: Any) -> Date:
-    """Seconds since 1970, or milliseconds. Raises ValueError for a time that stands for no date."""
-    seconds = seconds_of(value)
-    seconds = seconds // 1000 if abs(seconds) >= MILLISECONDS else seconds
-    clock(iso(seconds)[:19])
-    return Date(seconds, 0, "second")
 
 
 def takeout_names(name: str) -> list[str]:
