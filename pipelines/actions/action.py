@@ -176,20 +176,16 @@ def option_of(
     if kind in LISTS and default is not p.empty:
         is_optional, default = True, None
     names = completed.get(p.name)
-    more: dict[str, Any] = {"metavar": value or word_of(kind), "help": meaning, "rich_help_panel": panel}
+    word = WORDS.get(next(iter(get_args(kind)), kind), "TEXT")
+    word = "|".join(get_args(kind)) if get_origin(kind) is Literal else word
+    shown = value or (None if kind is bool else word)
+    more: dict[str, Any] = {"metavar": shown, "help": meaning, "rich_help_panel": panel}
     more["show_default"] = "default:" not in meaning
     more["autocompletion"] = completion(names) if isinstance(names, str) else names
     more["min"], more["max"] = LIMITS.get(p.name, (None, None))
     mark = typer.Option(flag_of(p.name), **more) if is_option else typer.Argument(**more)
     annotation: Any = Annotated[kind | None if is_optional else kind, mark]
     return p.replace(kind=p.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
-def word_of(kind: Any) -> str | None:
-    """What a value looks like whose line in the docstring does not say it."""
-    if get_origin(kind) is Literal:
-        return "|".join(get_args(kind))
-    return None if kind is bool else WORDS.get(next(iter(get_args(kind)), kind), "TEXT")
 
 
 def flag_of(parameter: str) -> str:

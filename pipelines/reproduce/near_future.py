@@ -31,10 +31,9 @@ def _item(name: str, title: str, learners: Sequence[str], orders: Sequence[str] 
 
 
 NEEDS = {
-    "cglm": Need("cglm", "order files *_labels.hdf5, *_image_paths.hdf5, and images/ (or features/)",
-                 "https://github.com/hammoudhasan/EvalOCL; images: Google Landmarks v2"),
-    "cloc": Need("cloc", "order files *_labels.hdf5, *_image_paths.hdf5, and images/ (or features/)",
-                 "https://github.com/hammoudhasan/EvalOCL; images: YFCC100M"),
+    order: Need(order, "order files *_labels.hdf5, *_image_paths.hdf5, and images/ (or features/)",
+                f"https://github.com/hammoudhasan/EvalOCL; images: {images}")
+    for order, images in (("cglm", "Google Landmarks v2"), ("cloc", "YFCC100M"))
 }  # fmt: skip
 ITEMS = (
     Item("figure-1", "OverAdapt against others: online, near-future, retention", "scores",
@@ -46,12 +45,10 @@ ITEMS = (
     Item("figure-6", "Five methods, slow and fast streams", "scores",
          [_cell(preset, FIGURE_6, printed) for preset, printed in PRINTED.items()], 740_000, 670,
          "Numbers are those of the text; curves have none."),
-    _item("figure-7", "Samplers, online accuracy, CGLM", SAMPLERS, ("cglm",)),
-    _item("figure-8", "Samplers, near-future accuracy, CGLM", SAMPLERS, ("cglm",)),
-    _item("figure-9", "Samplers, online accuracy, CLOC", SAMPLERS, ("cloc",)),
-    _item("figure-10", "Samplers, near-future accuracy, CLOC", SAMPLERS, ("cloc",)),
-    _item("figure-11", "Weight decay of ER, CGLM", GRIDS["near-future-figure-11"], ("cglm",)),
-    _item("figure-12", "Learning rate of ER, CGLM", GRIDS["near-future-figure-12"], ("cglm",)),
+    *(_item(f"figure-{7 + n}", f"Samplers, {('online', 'near-future')[n % 2]} accuracy, {order.upper()}", SAMPLERS,
+            (order,)) for n, order in enumerate(("cglm", "cglm", "cloc", "cloc"))),
+    *(_item(f"figure-{n}", f"{what} of ER, CGLM", GRIDS[f"near-future-figure-{n}"], ("cglm",))
+      for n, what in ((11, "Weight decay"), (12, "Learning rate"))),
 )  # fmt: skip
 PAPER = Paper("Rapid Adaptation in Online Continual Learning: Are We Evaluating It Right?", NEEDS, ITEMS,
               "Images of 32 × 32 with linear heads, batches and a shift of 8, two updates, one if fast")  # fmt: skip
