@@ -112,7 +112,7 @@ def main() -> None:
         end = "" if text.endswith((".", "?")) else "."
         _say(error.format_message() if is_help else f"driftline: {text}{end}{way_out}")
         sys.exit(2)
-    except (errors.DriftlineError, OSError, ModuleNotFoundError) as error:
+    except (errors.DriftlineError, OSError, ModuleNotFoundError, UnicodeEncodeError) as error:
         if OUTPUT.debug:
             traceback.print_exc()
         text = str(error if isinstance(error, errors.DriftlineError) else errors.explained(error))

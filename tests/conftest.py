@@ -120,6 +120,13 @@ def shared() -> Path:
     return SHARED
 
 
+@pytest.fixture
+def home() -> None:
+    """Of tests with Avalanche, which writes a file there when it is imported."""
+    if not os.access(Path.home(), os.W_OK):
+        pytest.skip("a home folder that Avalanche can write into is not on this machine")
+
+
 @pytest.fixture(scope="session")
 def journey(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished demo run folder on a tiny photo world; read only. Made once: workers of pytest-xdist copy it."""

@@ -109,9 +109,9 @@ class Crashed(DriftlineError):
     """Code of a user or plug-in raised an unexpected exception."""
 
 
-def explained(error: OSError | ModuleNotFoundError) -> DriftlineError:
+def explained(error: OSError | ModuleNotFoundError | UnicodeEncodeError) -> DriftlineError:
     """An error of the operating system as one sentence with the absolute path and the way out; a package that is not
-    installed as one with its name.
+    installed as one with its name; a text that cannot be written.
 
     >>> str(explained(IsADirectoryError(21, "Is a directory", "/photos")))
     '/photos is a folder. Expected a file.'
@@ -120,6 +120,8 @@ def explained(error: OSError | ModuleNotFoundError) -> DriftlineError:
         name = (error.name or str(error)).partition(".")[0]
         way_out = "In a checkout: pip install ."
         return DriftlineError(f"This needs the package {name}.", "Expected all packages of driftline here.", way_out)
+    if isinstance(error, UnicodeEncodeError):
+        return DriftlineError(f"A text has {error.object[error.start]!r}.", "Expected characters that UTF-8 can write.")
     named = error.filename2 or error.filename
     path = "a file" if named is None else shortened(os.path.abspath(os.fsdecode(named)))
     sentences = {

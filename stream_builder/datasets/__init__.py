@@ -1,86 +1,27 @@
-"""Datasets: labelled images, features or texts without time, that a composed stream draws from.
+"""Datasets: labelled images, features or texts that a composed stream draws from.
 
 A dataset is opened by name (`cifar10`: read from `data_dir` or downloaded), by path (the content tells the format), or
 as `package.module:Name`. A new dataset is one file here and one line in `DATASETS`, or an entry point
 `driftline.datasets`; a new format is one function and one line in `_opener_of`.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from driftline.curate.core.errors import BadArray, BadConfig, BadPlugin, MissingFile
 from driftline.curate.core.registry import Registry
-from driftline.stream_builder.shifts.base import Labels
-from driftline.stream_builder.step import Array, check
+from driftline.stream_builder.datasets.base import Dataset as Dataset
+from driftline.stream_builder.datasets.base import Options as Options
+from driftline.stream_builder.datasets.base import Samples as Samples
+from driftline.stream_builder.step import check
 
 DATASETS = Registry(
     "dataset", __name__, {"cifar10": ".images:cifar10", "cifar100": ".images:cifar100",
                           "banking77": ".texts:banking77", "clinc150": ".texts:clinc150"},
     group="datasets", further="a path, or package.module:Name",
 )  # fmt: skip
-
-
-@dataclass(frozen=True, repr=False)
-class Samples:
-    """The training or the test samples of a dataset."""
-
-    x: Any
-    """(N, H, W, 3) uint8 images, as an array or lazy; (N, D) float features; or (N,) texts"""
-    y: Labels
-    """(N,) classes from 0"""
-    index: Array
-    """(N,) the number of each sample in the dataset; it becomes the sample's id in the stream"""
-    subclass: Labels | None = None
-    """(N,) number of the sub-class within the class, from 0, or None"""
-
-    def __len__(self) -> int:
-        return len(self.y)
-
-    def __repr__(self) -> str:
-        return f"<Samples: {len(self):,} of {tuple(self.x.shape[1:])}>"
-
-
-@dataclass(frozen=True, repr=False)
-class Dataset:
-    """Labelled samples without time."""
-
-    name: str
-    """becomes part of the stream's name"""
-    train: Samples
-    """samples for training and validation splits"""
-    test: Samples
-    """samples for test splits"""
-    classes: list[str]
-    """class names; the index is the label"""
-    draws: Mapping[str, Array] = field(default_factory=dict)
-    """published draws by name (`t0_train` …: values of `index`, in order), if there are any"""
-
-    def __repr__(self) -> str:
-        about = f"{len(self.train):,} training and {len(self.test):,} test samples, {len(self.classes)} classes"
-        return f"<Dataset {self.name!r}: {about}>"
-
-    @property
-    def subclasses(self) -> int:
-        """Sub-classes of each class; 0 if it has none."""
-        return 0 if self.train.subclass is None else int(self.train.subclass.max()) + 1
-
-
-@dataclass(frozen=True)
-class Options:
-    """How to open a dataset."""
-
-    data_dir: Path | None = None
-    """folder with the files of named datasets (default: data)"""
-    labels: str | None = None
-    """"fine" or "coarse", for datasets that have both (None: coarse)"""
-    size: int = 32
-    """edge of decoded images, in pixels"""
-    download: bool = False
-    """download a named dataset that is not in `data_dir`"""
 
 
 def open_dataset(source: str | Path, options: Options | None = None) -> Dataset:

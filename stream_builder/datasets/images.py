@@ -15,7 +15,7 @@ from driftline.curate.foreign.arrays import number_of_classes, read_arrays
 from driftline.curate.foreign.images import IMAGE_SUFFIXES, as_rgb, open_image
 from driftline.curate.foreign.tables import read_parquet
 from driftline.curate.release import Release
-from driftline.stream_builder.datasets import Dataset, Options, Samples
+from driftline.stream_builder.datasets.base import Dataset, Options, Samples
 from driftline.stream_builder.lazy_images import from_files, from_tars
 from driftline.stream_builder.shifts.base import Labels
 from driftline.stream_builder.stream import Array

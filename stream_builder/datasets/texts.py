@@ -12,7 +12,7 @@ from driftline.curate.core.errors import BadArray, BadInput, MissingFile, Unreac
 from driftline.curate.foreign.delimited import csv_rows
 from driftline.curate.foreign.documents import read_text
 from driftline.curate.foreign.http import Client, Policy, Temporary
-from driftline.stream_builder.datasets import Dataset, Options, Samples
+from driftline.stream_builder.datasets.base import Dataset, Options, Samples
 from driftline.stream_builder.rows import labelled
 
 TEXT = ("text", "utterance", "sentence", "question", "query", "content")  # names of a column of texts

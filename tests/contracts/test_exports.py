@@ -141,6 +141,7 @@ def avalanche_clear(exports: dict[str, Path], **settings: Any) -> Any:
     return CLEAR(data_name="clear10_neurips2021", dataset_root=exports["clear"], **settings)
 
 
+@pytest.mark.usefixtures("home")
 def test_clear_layout_loads_in_avalanche_with_the_right_images_in_every_experience(exports, release):
     wanted = truth(release)
     benchmark = avalanche_clear(
@@ -156,6 +157,7 @@ def test_clear_layout_loads_in_avalanche_with_the_right_images_in_every_experien
         assert found == {i: y for i, (b, y, _) in wanted.items() if b == bucket["index"]}
 
 
+@pytest.mark.usefixtures("home")
 def test_clear_layout_features_load_in_avalanche(exports: dict[str, Path], release: Release) -> None:
     benchmark = avalanche_clear(exports, evaluation_protocol="streaming", feature_type="moco_b0")
     vectors = np.asarray(release.features("clip"), np.float32)
@@ -169,6 +171,7 @@ def test_clear_layout_features_load_in_avalanche(exports: dict[str, Path], relea
         assert y == labels[rows].tolist()
 
 
+@pytest.mark.usefixtures("home")
 def test_clear_layout_iid_splits_are_the_releases_own(exports: dict[str, Path], release: Release) -> None:
     for seed in (0, 4):
         benchmark = avalanche_clear(exports, evaluation_protocol="iid", seed=seed)

@@ -106,6 +106,12 @@ def test_the_seeds_that_both_have_are_compared_and_settings_that_differ_are_name
     assert "half_life 50 → 60; seeds 1, 2 of both" in page.read_text(encoding="utf-8")
 
 
+def test_a_title_that_is_no_text_is_one_sentence(runs: Path, tmp_path: Path) -> None:
+    done = driftline("compare", str(runs / "a"), str(runs / "b"), "--title", "\udcff", "--out", str(tmp_path / "out"))
+    assert (done.returncode, list(tmp_path.rglob("*.html"))) == (1, [])
+    assert done.stderr == "driftline: A text has '\\udcff'. Expected characters that UTF-8 can write.\n"
+
+
 def test_runs_on_other_streams_are_not_compared(runs: Path, tmp_path: Path) -> None:
     evaluate(drifting(steps=4), "clear-streaming", ["majority"], out=tmp_path / "other")
     done = driftline("compare", str(runs / "a"), str(tmp_path / "other"), "--out", str(tmp_path / "out"))

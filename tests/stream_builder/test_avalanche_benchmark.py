@@ -70,6 +70,7 @@ def small_base() -> Dataset:
     return Dataset("toy", Samples(x, y, np.arange(90)), Samples(x, y, np.arange(90)), list("abc"))
 
 
+@pytest.mark.usefixtures("home")
 def test_an_avalanche_strategy_runs_on_a_composed_stream() -> None:
     from avalanche.evaluation.metrics import accuracy_metrics
     from avalanche.training.plugins import EvaluationPlugin
@@ -91,6 +92,7 @@ def test_an_avalanche_strategy_runs_on_a_composed_stream() -> None:
     assert accuracy > 0.8
 
 
+@pytest.mark.usefixtures("home")
 def test_a_stream_without_tests_is_no_benchmark() -> None:
     with pytest.raises(IncompatibleStream, match="no test split"):
         to_avalanche(Stream("s", [Step(0, "0", {"train": pixels()})], list("abcd")))
