@@ -18,6 +18,7 @@ from driftline.eval.scoring.bands import EQUAL, Array, Band, Floats, holm, stude
 from driftline.eval.scoring.sums import Drawn, Draws, Resampling, combined, drawn, draws_of, of_pairs, summed
 
 ALPHA = 0.05
+LEAST = 0.1  # of what samples of single seeds alone add to the variance over seeds; less is luck
 Decisive = Callable[[Sequence[Row]], Sequence[Row]]
 Scored = tuple[Drawn, Floats]
 
@@ -55,11 +56,12 @@ def compare(
     with the same draws, if known. None where the protocol does not say which tests decide its primary score
     (`Protocol.roles`), or runs have no predictions.
 
-    Variance and degrees of freedom are those of `sums.Drawn`; those over samples are as many as groups in which the two
+    The variance is that of `sums.Drawn`; degrees of freedom over samples are as many as groups in which the two
     learners differ, less one. With one seed the interval is of these models, on other samples, and there is no p; nor
-    of a single cluster, which says nothing about others. Two seeds have one degree of freedom, and their variance is
-    often seen far too small: that share of the error that seeds make is judged by it, the rest by that over samples.
-    (At most 5 % of equal learners differ by it, for any share of seeds; by Welch-Satterthwaite up to 13 %.)
+    of a single cluster, which says nothing about others. The variance over few seeds is often seen far too small, and
+    of many pairs some are: the share of the variance that seeds make (of two seeds: of the error) is judged with one
+    degree of freedom less than seeds, which has the tail of what seeds make, the rest with those over samples. (Tables
+    of 20 equal learners with 3 seeds name a difference in at most 3 %; by Welch-Satterthwaite in 62 %.)
     """
     if scored is None:
         draws = draws_of([run for group in learners for run in group], Resampling(groups=clusters))
@@ -118,10 +120,11 @@ def _of_members(scores: Sequence[Drawn], hits: Floats) -> tuple[Array, Array, Ar
     if clusters < 2:
         nothing = np.full(gaps.shape, np.nan)
         return gaps, nothing, nothing, nothing
-    p = p_of(total, freedom) if count > 1 else np.full(gaps.shape, np.nan)
-    if count == 2:
-        of_error = np.sqrt(of_seeds / np.where(total > 0, total, 1))
-        p = (1 - of_error) * p_of(total, differ - 1) + of_error * p_of(total, np.ones_like(total))
+    p = np.full(gaps.shape, np.nan)
+    if count > 1:
+        least = np.maximum(of_seeds, LEAST * of_single)  # seeds that agree by luck
+        by_seeds = np.minimum(1, least / np.where(total > 0, total, 1)) ** min(1, (count - 1) / 2)
+        p = (1 - by_seeds) * p_of(total, differ - 1) + by_seeds * p_of(total, np.full_like(total, count - 1))
     return gaps, student(freedom + 1) * np.sqrt(total), p, p_of(of_samples, differ - 1)
 
 
