@@ -62,13 +62,6 @@ def draw_views(n: int, size: int, room: int, rng: np.random.Generator) -> ViewPa
     return ViewParameters(left, top, width, height, flip=flip, sigma=sigma, colours=colours, contrast=contrast)
 
 
-def full_views(n: int, room: int) -> ViewParameters:
-    """Parameters of unchanged, complete images, for computing features."""
-    zero, one = np.zeros(n), np.ones(n)
-    same = np.broadcast_to(np.eye(3), (n, 3, 3))
-    return ViewParameters(zero, zero, one * room, one * room, flip=zero, sigma=zero, colours=same, contrast=one)
-
-
 def random_crops(n: int, room: int, rng: np.random.Generator) -> tuple[Numbers, Numbers, Numbers, Numbers]:
     """left, top, width, height of random crops, as torchvision's RandomResizedCrop: area uniform, ratio log-uniform;
     the complete image after ten failures."""

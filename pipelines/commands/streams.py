@@ -174,12 +174,11 @@ def show(stream: Place, *, out: Place | None = None) -> Shown[Answer]:
 
     folder = None if out is None else guarded_out(path_of(out))
     opened = Stream.load(path_of(stream))
-    sheets = []
+    names, sheets = list(dict.fromkeys(name for step in opened.steps for name in step.splits)), []
     if folder is not None:
         from driftline.stream_builder.export.layouts import write_contact_sheet
 
-        splits = dict.fromkeys(name for step in opened.steps for name in step.splits)
-        sheets = [str(write_contact_sheet(opened, folder / f"{name}.png", name)) for name in splits]
+        sheets = [str(write_contact_sheet(opened, folder / f"{name}.png", name)) for name in names]
     power = smallest_ageing(opened)
     document = {
         "name": opened.name,
@@ -197,7 +196,6 @@ def show(stream: Place, *, out: Place | None = None) -> Shown[Answer]:
     }
     lines = [f"{opened.name}  {opened.sha256[:12]}  samples of shape {opened.x_shape}, {len(opened.classes)} classes"]
     heads, dates = _with_dates(opened)
-    names = list(dict.fromkeys(name for step in opened.steps for name in step.splits))
     sizes = [[f"{len(s.splits[n]):,}" if n in s.splits else "–" for n in names] for s in opened.steps]
     lines += columns([[*heads, *names], *(a + b for a, b in zip(dates, sizes, strict=True))])
     lines.append(f"Numbers of samples{'; dates of the first and the last one, UTC' if 'from' in heads else ''}.")

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from driftline.curate.core.atomic_io import read_json, write_json
+from driftline.curate.core.atomic_io import fingerprint, read_json, remove_tree, sha256_file, write_json
 from driftline.curate.core.errors import MissingFile, Unconfirmed
 from driftline.curate.fetch.outcome import GONE, LIMIT_REASONS, NETWORK_REASONS, TEMPORARY_REASONS
 from driftline.curate.store.database import forget_damaged, open_store, remove, unneeded, verify
@@ -22,6 +22,7 @@ from driftline.pipelines.run.leaving import frozen_borders, keep_asked
 from driftline.pipelines.run.runner import Verdict, damage_text, make, run
 from driftline.pipelines.stages import STAGES, state
 from driftline.pipelines.stages.base import Context, check_reasons, retry_of
+from driftline.pipelines.stages.bucket import Bucket
 from driftline.pipelines.stages.ingest import Ingest
 
 STATUS = re.compile(r"http_[1-5]\d\d")  # a reason by the server's status
@@ -38,12 +39,12 @@ def needed_photos(runs: Iterable[Path]) -> set[str]:
 
 
 def grow(context: Context, until: str | None = None, cost: float | None = None) -> dict[str, Any]:
-    """Run all stages on a source that may have new records; returns a summary as plain data: the rows, images and
-    buckets "before" and "now".
+    """Run all stages on a source that may have new records; returns a summary as plain data: the rows,
+    images and buckets of the last time that it finished ("before"), and those now.
 
-    The borders of the finished buckets are frozen. What the store knows is not asked for again. cost: refuse to ask
-    questions that cost more, in US dollars. Raises Unconfirmed for these, Busy if another process works on the run, and
-    what a run raises.
+    The borders of the buckets so far are frozen; those of an attempt that failed are not. What the store knows is not
+    asked for again. cost: refuse to ask questions that cost more, in US dollars. Raises Unconfirmed for these, Busy if
+    another process works on the run, and what a run raises.
     """
     before: list[dict[str, Any]] = []
     names = list(STAGES)
@@ -60,31 +61,52 @@ def grow(context: Context, until: str | None = None, cost: float | None = None) 
     now = _held(context.root)
     earlier = before[0] if before else now
     summary = {what: {"before": earlier[what], "now": now[what]} for what in now}
+    state.end_growth(context.root, fingerprint(Bucket(context).settings()))
     because = next((entry["because"] for entry in stages if "because" in entry), None)
     return {"state": "waiting" if because else "done", "because": because, **summary, "stages": stages}
 
 
 def keep_what_was(context: Context) -> dict[str, Any]:
-    """Ask what is new. If the source has changed: keep the borders of the finished buckets, which later photos must not
-    move. Returns what the run holds."""
+    """Ask what is new. If the source has changed, or an attempt is unfinished: keep the borders of the last finished
+    buckets, which later photos must not move. Returns what the run held."""
     root, ingest = context.root, Ingest(context)
     ready = state.done_of(root, "ingest") is not None
     if ready:
         ingest.prepare()
+    settings = fingerprint(Bucket(context).settings())
+    if (stored := _unfinished(context)) is not None:
+        if (path := root / state.GROWING / state.BORDERS).is_file():
+            write_json(path, read_json(path) | {"grow": context.config.buckets.grow})
+        write_json(root / state.GROWING / state.BEFORE, stored | {"settings": settings})
+        return dict(stored["held"])
     before = _held(root)
     if ready and state.StageState(ingest).current:
         return before
+    remove_tree(root / state.GROWING)
     if context.config.validation.method == "crowd":
         keep_asked(context)  # answered photos stay before new ones
     if ready and (frozen := frozen_borders(context)) is not None:
-        write_json(root / state.BORDERS, frozen)
+        write_json(root / state.GROWING / state.BORDERS, frozen)
+    bucketed = state.done_of(root, "bucket")
+    mark = None if bucketed is None else bucketed["fingerprint"]
+    write_json(root / state.GROWING / state.BEFORE, {"settings": settings, "bucket": mark, "held": before})
     return before
 
 
 def borders_if_grown(context: Context) -> dict[str, Any] | None:
     """The borders that a run keeps if it grows now; None for those that it has."""
     current = state.done_of(context.root, "ingest") is None or state.StageState(Ingest(context)).current
-    return None if current else frozen_borders(context)
+    return None if current or _unfinished(context) is not None else frozen_borders(context)
+
+
+def _unfinished(context: Context) -> dict[str, Any] | None:
+    """What the run was before an attempt that has not finished; None without one, and where a run has cut its buckets
+    in another way since."""
+    before, done = state.before_growth(context.root), state.done_of(context.root, "bucket")
+    path = context.root / state.GROWING / state.BORDERS
+    if before is None or done is None or not path.is_file() or done["fingerprint"] == before["bucket"]:
+        return before
+    return before if [path.name, sha256_file(path)] in done["outside"] else None
 
 
 def _held(root: Path) -> dict[str, Any]:
@@ -128,6 +150,8 @@ def heal(context: Context, reasons: Sequence[str] = ()) -> dict[str, Any]:
             damaged = forget_damaged(store)
     requests = _requests(context)
     mended: list[dict[str, str]] = []
+    if state.before_growth(context.root) is not None:
+        mended.append({"stage": "grow", "because": "it had not finished"})
 
     def planned(plans: Sequence[Verdict]) -> None:
         for stage, p in zip(make(context), plans, strict=False):

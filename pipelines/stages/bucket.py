@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from driftline.curate.core.atomic_io import fingerprint, read_json, write_json, write_parquet, writing
 from driftline.pipelines.stages.base import Counts, Records, Stage
-from driftline.pipelines.stages.state import BORDERS
+from driftline.pipelines.stages.state import borders_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,7 +31,7 @@ class Bucket(Stage):
 
     def borders(self) -> Path:
         """Where the frozen borders are, if the run has grown, or photos were withdrawn."""
-        grown, mark = self.context.root / BORDERS, fingerprint(self.settings())
+        grown = borders_of(self.context.root, mark := fingerprint(self.settings()))
         return grown if grown.is_file() else self.context.root / "kept" / f"borders-{mark[:16]}.json"
 
     def check(self) -> None:

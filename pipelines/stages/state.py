@@ -33,7 +33,9 @@ from driftline.pipelines.stages.base import MEMORY, Stage
 DONE, BEGUN, FILES, RECORD = "done.json", "begun.json", "files.json", "record.json"
 MARKS = (DONE, BEGUN, FILES)  # of a stage's folder: not its output
 INTENT = "forgetting.json"  # in the run folder while answers are being deleted
-BORDERS = "borders.json"  # in the run folder: those of buckets that have grown
+# What a run was before it began to grow, until it has grown; and the borders that it keeps then. After a failed attempt
+# the next begins from the same state, so that nothing of the failed one is frozen.
+GROWING, BEFORE, BORDERS = "growing", "before.json", "borders.json"
 Outside = list[list[str]]  # name, digest
 
 
@@ -101,6 +103,29 @@ def done_of(root: Path, name: str) -> dict[str, Any] | None:
 def begun_of(folder: Path) -> dict[str, Any]:
     """`begun.json` of unfinished work: its fingerprint, and why it stopped; {} without one."""
     return _read(folder / BEGUN) or {}
+
+
+def before_growth(root: Path) -> dict[str, Any] | None:
+    """What a run was before an attempt to grow that has not finished; None without one."""
+    before: dict[str, Any] | None = _read(root / GROWING / BEFORE)
+    return before
+
+
+def end_growth(root: Path, settings: str) -> None:
+    """The borders that an attempt kept become the run's own. settings: as of `borders_of`."""
+    if before_growth(root) is not None:
+        if (path := borders_of(root, settings)).parent != root:
+            path.replace(root / BORDERS)
+        (root / GROWING / BEFORE).unlink()
+    io.remove_tree(root / GROWING)
+
+
+def borders_of(root: Path, settings: str) -> Path:
+    """Where the borders are that a run keeps: of an unfinished attempt to grow, else its own. settings: fingerprint of
+    those of the stage bucket; with other ones, those of the attempt do not count."""
+    before, path = before_growth(root), root / GROWING / BORDERS
+    counts = before is not None and before.get("settings") == settings
+    return path if counts and path.is_file() else root / BORDERS
 
 
 def kept_changes(root: Path, changes: Sequence[str] = ()) -> list[str]:

@@ -21,7 +21,7 @@ from driftline.curate.core.atomic_io import write_bytes, write_json
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.pretrain.small_clip import flip_and_shift
-from driftline.curate.pretrain.views import full_views, render_views
+from driftline.curate.pretrain.views import ViewParameters, render_views
 from driftline.pipelines.demo.draw import CONCEPTS, SCENES, jpeg, photo
 from driftline.pipelines.demo.world import END, START
 
@@ -29,6 +29,13 @@ SEED = 90_211  # the demo's worlds use seeds below 90,000
 NETWORK, EDGE = "test_resnet", 64
 PHOTOS, EPOCHS, BATCH, RATE = 4_000, 20, 128, 3e-3
 UNTIL = datetime(2005, 1, 1, tzinfo=UTC)
+
+
+def unchanged(n: int, room: int) -> ViewParameters:
+    """Views of complete images as they are."""
+    zero, one = np.zeros(n), np.ones(n)
+    same = np.broadcast_to(np.eye(3), (n, 3, 3))
+    return ViewParameters(zero, zero, one * room, one * room, flip=zero, sigma=zero, colours=same, contrast=one)
 
 
 def render(run_log: RunLog) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
@@ -72,7 +79,7 @@ def train(
             for start in range(0, steps * BATCH, BATCH):
                 chosen = order[start : start + BATCH]
                 x = torch.from_numpy(flip_and_shift(pixels[chosen], rng)).permute(0, 3, 1, 2).float()
-                logits = network(render_views(x, full_views(BATCH, EDGE), EDGE))
+                logits = network(render_views(x, unchanged(BATCH, EDGE), EDGE))
                 loss = functional.cross_entropy(logits, torch.from_numpy(labels[chosen]), label_smoothing=0.1)
                 optimiser.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]

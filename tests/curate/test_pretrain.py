@@ -21,8 +21,8 @@ from driftline.curate.pretrain.moco import Moco
 from driftline.curate.pretrain.pool import ImageArray, gather
 from driftline.curate.pretrain.train import STATE, WEIGHTS, ProcessGroup, Training, pretrain
 from driftline.curate.pretrain.views import (
+    ViewParameters,
     draw_views,
-    full_views,
     hue_rotations,
     random_crops,
     render_views,
@@ -33,6 +33,13 @@ TINY = Recipe(
     "resnet10t", size=16, room=20, epochs=3, batch=16, lr=0.03, queue=32, key_momentum=0.9, groups=2,
     precision="float32",
 )  # fmt: skip
+
+
+def unchanged(n: int, room: int) -> ViewParameters:
+    """Views of complete images as they are."""
+    zero, one = np.zeros(n), np.ones(n)
+    same = np.broadcast_to(np.eye(3), (n, 3, 3))
+    return ViewParameters(zero, zero, one * room, one * room, flip=zero, sigma=zero, colours=same, contrast=one)
 
 
 def photos(n: int = 48, seed: int = 0) -> np.ndarray:
@@ -53,7 +60,7 @@ def pictures(n: int = 48) -> ImageArray:
 class TestViews:
     def test_crop_and_resize_equal_pillow(self) -> None:
         x = np.random.default_rng(0).integers(0, 256, (1, 40, 40, 3), np.uint8)
-        box = full_views(1, 40)
+        box = unchanged(1, 40)
         box = replace(box, left=np.array([4.0]), top=np.array([7.0]), width=np.array([30.0]), height=np.array([25.0]))
         got = render_views(torch.from_numpy(x).permute(0, 3, 1, 2).float(), box, 16)[0]
         got = (got * torch.tensor(STD)[:, None, None] + torch.tensor(MEAN)[:, None, None]).permute(1, 2, 0).numpy()
@@ -62,14 +69,14 @@ class TestViews:
 
     def test_a_flip_mirrors_the_image(self) -> None:
         x = 255 * torch.rand(1, 3, 20, 20)
-        flipped = render_views(x, replace(full_views(1, 20), flip=np.ones(1)), 16)
-        assert torch.allclose(flipped, render_views(x.flip(3), full_views(1, 20), 16), atol=1e-5)
+        flipped = render_views(x, replace(unchanged(1, 20), flip=np.ones(1)), 16)
+        assert torch.allclose(flipped, render_views(x.flip(3), unchanged(1, 20), 16), atol=1e-5)
 
     def test_blur_is_gaussian(self) -> None:
         x = np.zeros((31, 31), np.uint8)
         x[15, 15] = 255
         blurred = render_views(
-            torch.from_numpy(np.stack([x] * 3))[None].float(), replace(full_views(1, 31), sigma=np.array([2.0])), 31
+            torch.from_numpy(np.stack([x] * 3))[None].float(), replace(unchanged(1, 31), sigma=np.array([2.0])), 31
         )[0, 0]
         blurred = blurred * STD[0] + MEAN[0]
         theirs = np.asarray(Image.fromarray(x).filter(ImageFilter.GaussianBlur(2.0)), np.float64) / 255

@@ -3,6 +3,7 @@ answers."""
 
 import atexit
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
@@ -17,7 +18,7 @@ from support.living import context, linked_copy
 
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.store.database import open_store, remove, unneeded
-from driftline.curate.validation.answers.answer_store import AnswerStore
+from driftline.curate.validation.answers.answer_store import AnswerStore, unstored
 from driftline.curate.validation.answers.stored import deletions
 from driftline.pipelines.demo.draw import photo
 from driftline.pipelines.run import leaving, living
@@ -122,7 +123,15 @@ BATCH = {"batch": "b", "items": {str(i): str(i) for i in range(6)}, "concepts": 
 
 
 def annotate(folder: Path) -> None:
-    """Six answers; each acknowledged one is noted outside the folder, where no fault happens. Then the export."""
+    """Six answers; each acknowledged one is noted outside the folder, where no fault happens. Then the export. What
+    SQLite says of a full disk is a sentence, as on the page."""
+    try:
+        _six_answers(folder)
+    except sqlite3.Error as error:
+        raise unstored(folder / "b.sqlite", error) from None
+
+
+def _six_answers(folder: Path) -> None:
     with closing(AnswerStore(folder / "b.sqlite", BATCH)) as store:
         for item in store.following("ann", 6):
             store.answer("ann", item, ["bus" if int(item) % 2 else "car"], False, 2)

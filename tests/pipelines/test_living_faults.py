@@ -162,7 +162,7 @@ def test_near_copies_of_stored_hashes_are_those_of_all_pairs() -> None:
 
 
 class TestAttempts:
-    """A grow that fails or is killed: cars of 2013, no bus."""
+    """A grow that fails or is killed: cars of 2013, no bus, then more of 2014."""
 
     @pytest.fixture(scope="class")
     def finished_once(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -184,22 +184,26 @@ class TestAttempts:
 
     def lasting(self, root: Path) -> dict[str, str]:
         """What a failed attempt leaves as it was."""
-        return {name: sha for name, sha in tree(root, "publish").items() if "/release/" in name}
+        own = {
+            name: (root / name).read_text() for name in ("borders.json", "earlier.parquet") if (root / name).exists()
+        }
+        return own | {name: sha for name, sha in tree(root, "publish").items() if "/release/" in name}
 
-    def calm(self, root: Path, tmp_path: Path) -> dict[str, str]:
+    def calm(self, root: Path, tmp_path: Path, *years: int) -> dict[str, str]:
         """What an undisturbed one writes, in the same place: tables have paths of photos."""
         saved = linked_copy(root, tmp_path / "saved")
-        self.arrive(root, 2013)
+        for year in years:
+            self.arrive(root, year)
         grow(context(root))
         written = tree(root) | {"borders": (root / "borders.json").read_text()}
         shutil.rmtree(root)
         linked_copy(saved, root)
         return written
 
-    def test_one_that_fails_in_each_stage_ends_in_the_bytes_of_an_undisturbed_one(
+    def test_it_freezes_nothing_whatever_stage_fails_and_counts_since_the_last_finished_one(
         self, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        calm, before = self.calm(finished, tmp_path), self.lasting(finished)
+        calm, before = self.calm(finished, tmp_path, 2013, 2014), self.lasting(finished)
         self.arrive(finished, 2013)
 
         def fail(*given: object) -> None:
@@ -211,17 +215,34 @@ class TestAttempts:
                 with pytest.raises(BadInput, match="injected"):
                     grow(context(finished))
             assert self.lasting(finished) == before
-        assert grow(context(finished))["state"] == "done"
+        self.arrive(finished, 2014)
+        summary = grow(context(finished))
+        grown = [summary[what]["now"] - summary[what]["before"] for what in ("rows", "images")]
+        assert (summary["state"], grown) == ("done", [6, 6])
+        assert len(summary["buckets"]["now"]) == len(summary["buckets"]["before"]) + 1
         assert tree(finished) | {"borders": (finished / "borders.json").read_text()} == calm
+        assert not (finished / "growing").exists()
 
     @pytest.mark.parametrize("stage", os.environ.get("DRIFTLINE_KILLED", "bucket publish").split())
     def test_a_killed_one_ends_in_the_bytes_of_an_undisturbed_one(self, finished, tmp_path, stage):
-        calm, before = self.calm(finished, tmp_path), self.lasting(finished)
+        calm, before = self.calm(finished, tmp_path, 2013), self.lasting(finished)
         self.arrive(finished, 2013)
         grow_killed(finished, stage)
         assert self.lasting(finished) == before
-        grow(context(finished))
+        rows = grow(context(finished))["rows"]
+        assert rows["now"] - rows["before"] == 3
         assert tree(finished) | {"borders": (finished / "borders.json").read_text()} == calm
+
+    def test_other_buckets_after_a_failed_one_are_cut_as_if_it_had_not_been(self, finished, monkeypatch):
+        self.arrive(finished, 2013)
+        with monkeypatch.context() as patch:
+            patch.setattr(STAGES["retrieve"], "run", lambda *given: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                grow(context(finished))
+        run(context(finished, "buckets={kind: calendar, unlabelled: []}"))
+        buckets = json.loads((finished / "stages" / "04_bucket" / "buckets.json").read_text())
+        assert [bucket["name"] for bucket in buckets] == ["2010", "2011", "2012", "2013"]
+        assert not (finished / "borders.json").exists()
 
     def test_a_dry_run_names_the_buckets_of_the_deed(self, finished: Path) -> None:
         self.arrive(finished, 2013)
