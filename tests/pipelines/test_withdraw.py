@@ -67,10 +67,10 @@ def test_a_photo_leaves_the_release_with_the_next_plain_run_and_its_owner_can_ch
 
 def test_an_unknown_photo_is_refused_before_anything_is_written(published: Path, tmp_path: Path) -> None:
     known = Release.open(published).table["id"][3].as_py()
-    list_ = (published / "withdrawals.csv").read_text()
+    before = withdrawals(published / "withdrawals.csv")
     with pytest.raises(UnknownName, match="read a photo with the id 'nonsense'"):
         dl.withdraw(published, [known, "nonsense"])
-    assert (published / "withdrawals.csv").read_text() == list_
+    assert withdrawals(published / "withdrawals.csv") == before
 
 
 def test_the_next_page_shows_it_no_more(tmp_path, monkeypatch):
