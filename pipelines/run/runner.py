@@ -9,13 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from driftline.curate.core.atomic_io import TEMPORARY
+from driftline.curate.core.atomic_io import TEMPORARY, fingerprint
 from driftline.curate.core.errors import BadConfig, DriftlineError, Unfinished, UnknownName, Waiting
 from driftline.curate.core.files import look_again, one_walk
 from driftline.curate.validation.settings import FORGOTTEN
 from driftline.pipelines.stages import STAGES
 from driftline.pipelines.stages import state as on_disk
 from driftline.pipelines.stages.base import Context, Stage, reasons_text
+from driftline.pipelines.stages.bucket import Bucket
 from driftline.pipelines.stages.state import BORDERS, DONE, INTENT, RECORD, StageState, begun_of, done_of, folder_of
 
 SHORT = 10.0  # seconds that are repeated without a word
@@ -138,9 +139,9 @@ def run(
 ) -> list[dict[str, Any]]:
     """Run all stages that are not done, in order; returns `status`.
 
-    All settings are checked before any work. before: called while the folder is locked, before anything is planned.
-    planned: gets the plans. A run that needs answers stops without an error: its entry with the state `waiting` has the
-    key `because`, which says what to do. After an error, everything that was done stays in place.
+    All settings are checked before any work. before: called while the folder is locked, before anything is planned;
+    without it, an unfinished attempt to grow ends with this run. planned: gets the plans. A run that needs answers
+    stops: its entry `waiting` has the key `because`, which says what to do. An error leaves what was done in place.
     """
     check_stages(start, until)
     run_log = context.run_log
@@ -183,6 +184,8 @@ def run(
                 kept = f"{finished}, and what {stage.name} has completed"
                 command = shlex.join(["driftline", "run", str(context.root)])
                 raise KeyboardInterrupt(f"Stopped in {stage.name}. Kept: {kept}. Go on: {command}") from None
+        if before is None:
+            on_disk.end_growth(context.root, fingerprint(Bucket(context).settings()))
     entries = status(context)
     for entry in entries:
         if entry["state"] == "waiting" and (because or entry["stage"] == until):

@@ -27,7 +27,7 @@ class Bucket(Stage):
 
     def outside(self) -> list[Path]:
         """The frozen borders of a run that has grown."""
-        return [path for path in (self.borders(),) if path.is_file()]
+        return [path] if (path := self.borders()).is_file() else []
 
     def borders(self) -> Path:
         """Where the frozen borders are, if the run has grown, or photos were withdrawn."""

@@ -43,7 +43,7 @@ def arrays(stream: Stream, out: Path) -> dict[str, int]:
     return {"samples": len(whole)} | {name: n for name, n in lacking.items() if n < len(whole)}
 
 
-NOT_HERE = "Sides of further splits, test_in, are not in this layout: arrays and webdataset have them."
+NOT_HERE = "Further train/test splits, test_in, are not in this layout: arrays and webdataset have them."
 GROUP = 500  # images per row group of Parquet
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 VALUES = {"id": "string", **dict.fromkeys(("step", "time", "group", "label_time"), "int64")}

@@ -243,6 +243,7 @@ class TestAttempts:
         buckets = json.loads((finished / "stages" / "04_bucket" / "buckets.json").read_text())
         assert [bucket["name"] for bucket in buckets] == ["2010", "2011", "2012", "2013"]
         assert not (finished / "borders.json").exists()
+        assert not (finished / "growing").exists(), "the attempt ended with this run"
 
     def test_a_dry_run_names_the_buckets_of_the_deed(self, finished: Path) -> None:
         self.arrive(finished, 2013)
