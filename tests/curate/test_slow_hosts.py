@@ -18,6 +18,7 @@ from driftline.curate.core.run_log import RunLog
 from driftline.curate.fetch import native, run
 from driftline.curate.fetch.outcome import Download
 from driftline.curate.fetch.settings import FetchSettings
+from driftline.curate.fetch.shard import Spool, _without_outages
 from driftline.curate.images.shards import index_path
 from driftline.curate.store.database import Place
 
@@ -136,3 +137,15 @@ def test_a_host_is_slow_on_average() -> None:
 
     hosts = [host(60, 2), host(20, 100), host(10, 2), host(0, 0), host(1, 10, 6.0)]
     assert [host.is_slow(5.0) for host in hosts] == [True, False, False, False, True]
+
+
+def test_an_outage_says_nothing_of_a_miss_that_is_asked_again(tmp_path: Path) -> None:
+    before = dict(enumerate(["http_404", "http_404", "http_404", "timeout", "timeout", "http_404"]))
+    now = dict(enumerate(["timeout", "slow_host", "http_410", "connection_failed", "slow_host"]))  # row 5 has an image
+    spool, urls = Spool(tmp_path), dict.fromkeys(before, "u")
+    spool.misses = {row: Download(None, fault, "before") for row, fault in before.items()}
+    spool.failures = {row: Download(None, fault) for row, fault in now.items()}
+    _without_outages(urls, spool)
+    assert {row: failure.fault for row, failure in spool.failures.items()} == now | {0: "http_404"}
+    assert spool.failures[1].detail == '["http_404", "before"]', "for the last pass"
+    assert list(urls) == [2, 3, 4, 5], "nothing new is known of the others"

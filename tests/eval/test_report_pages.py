@@ -343,6 +343,11 @@ def test_the_command_prints_the_answer_and_that_uploaders_are_not_known(aged, tm
     assert "Uploaders are not known" not in told.stdout
 
 
+def test_groups_of_learners_have_a_column_where_they_were_tested(made: tuple[Path, list[Stream]]) -> None:
+    part = parts(results_of([made[0] / "runs"])[0])[0]
+    assert [shown(one, None)["tied"] for one in (part, {**part, "compared": []})] == [True, False]
+
+
 def test_never_retrained_models_have_a_panel_of_their_own(aged: tuple[Path, Stream]) -> None:
     here, stream = aged
     part = parts(linked(results_of([here / "runs"], [stream]))[0])[0]

@@ -1,5 +1,6 @@
 """Streams: what goes in comes out; errors name what is wrong."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from driftline.curate.release import Release
 from driftline.stream_builder.builders.arrays import from_arrays
 from driftline.stream_builder.builders.release import from_release
 from driftline.stream_builder.step import NEVER
+from driftline.stream_builder.storage import _update
 from driftline.stream_builder.stream import Step, Stream
 
 
@@ -190,6 +192,10 @@ def test_the_hash_is_of_the_content_not_of_the_name(tmp_path: Path) -> None:
     changed = good()
     changed["y"] = changed["y"][::-1]
     assert from_arrays(npz(tmp_path, **changed)).save(tmp_path / "three").sha256 != first.sha256
+    x = good()["x"]
+    for rows in (1, 5, 100):
+        _update(digest := hashlib.sha256(), x, rows)
+        assert digest.digest() == hashlib.sha256(b"<f4(12, 2)" + x.tobytes()).digest(), "every byte of every block"
 
 
 def test_a_learner_sees_no_test_and_streaming_sees_all_of_the_past(stream: Stream) -> None:
