@@ -74,4 +74,4 @@ def check_own(out: Path, names: Sequence[str], mark: str) -> None:
     """Raise BadConfig if `out` has a file of one of the names, but not `mark`, which this version writes before them:
     the file may be somebody else's, and would be replaced."""
     if not (out / mark).exists() and (foreign := [name for name in names if (out / name).exists()]):
-        raise BadConfig(f"{out} has a file {foreign[0]}, but no {mark}: it is not of this command.", "", ELSEWHERE)
+        raise BadConfig(f"{out} has a file {foreign[0]}, but no {mark}: this command did not make it.", "", ELSEWHERE)

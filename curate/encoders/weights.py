@@ -73,7 +73,7 @@ def declared(path: Path) -> Seen:
         ) from None
     keys = {"trained_until", "data", "source"}
     if not isinstance(values, dict) or not set(values) <= keys or "trained_until" not in values:
-        raise BadConfig(f"{path} does not say what its model has seen.", "Expected trained_until, data, source.")
+        raise BadConfig(f"{path} lacks the training data of its model.", "Expected trained_until, data, source.")
     texts = {key: str(value) for key, value in values.items()}
     return Seen(**texts | {"trained_until": checked(texts["trained_until"])})
 

@@ -74,7 +74,7 @@ class BoundedParquet:
         rows than bytes, and for a batch that is too large."""
         if self.rows > max(FEW, self.size):
             raise BadInput(
-                f"{self.name} claims {self.rows:,} rows in {self.size:,} bytes.", "Expected a byte or more a row."
+                f"{self.name} claims {self.rows:,} rows in {self.size:,} bytes.", "Expected at least one byte per row."
             )
         for batch in self.file.iter_batches(self._at_once(rows, columns), columns=list(columns)):
             self._refuse(batch.nbytes)

@@ -245,7 +245,7 @@ def board(verdicts: Sequence[Verdict], unverified: bool = False) -> str:
     for verdict in verdicts:
         if not verdict.holds:
             raise IncompatibleStream(
-                f"The submission {verdict.name!r} does not hold: {verdict.problems[0]}", "", "Leave it out."
+                f"The submission {verdict.name!r} fails verification: {verdict.problems[0]}", "", "Leave it out."
             )
         if verdict.unverified and not unverified:
             run = verdict.unverified[0]

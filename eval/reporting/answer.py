@@ -141,7 +141,7 @@ def _controlled(tested: Sequence[Result], others: int, time: str) -> tuple[str, 
     if states == {"ageing"}:
         verb = "lose" if len(tested) > 1 else "loses"
         text = Markup("{} {} {} percentage points of accuracy per year by ageing, {}.")
-        return "Models age: older ones lose more than newer data explain", text.format(who, verb, net, of_control)
+        return "Models age: more training data does not explain the whole fall", text.format(who, verb, net, of_control)
     text = Markup("{}: accuracy drops by {} percentage points per year with age, {}.").format(who, net, of_control)
     if states == {"none"}:
         return f"No measurable ageing in {time}", text + Markup(" Any ageing is below 1 percentage point per year.")
@@ -220,7 +220,7 @@ def _half_life(part: Part, old: Mapping[str, Any]) -> Markup | None:
     if r.get("net") is None or r["net"].is_ != "ageing" or r["aged"].half_life.why:
         return None
     value, within_ends = half_life_text(r["aged"].half_life, part["ageing"]["unit"])
-    text = Markup("Half of what {} knows above a constant answer is gone after {} ({}).")
+    text = Markup("Half of the accuracy of {} above a constant answer is lost after {} ({}).")
     return text.format(name_of(r), value, within_ends) if not value.startswith("not") else None
 
 

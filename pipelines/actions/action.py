@@ -37,7 +37,7 @@ engine: ray: the cluster of RAY_ADDRESS, or this machine; slurm: one job a task.
 reason REASON: Only for this reason (driftline status). Repeatable.
 port N: 0: any free one.
 open: Open the page in the browser.
-plugin MODULE:NAME: Your own protocol, if the results are of it. Repeatable.
+plugin MODULE:NAME: Your own protocol, if the results come from one. Repeatable.
 stream STREAM: An evaluated stream: adds its names, dates and images. Repeatable.
 runs RUNS…: Result folders of driftline eval.
 again N: How many runs are repeated (default: a tenth).

@@ -47,7 +47,7 @@ def demo(out: Place = "demo", *, full: bool = False, real: bool = False, album: 
     from driftline.pipelines.run.run_folder import Run
 
     if real + full + (album is not None) > 1:
-        raise BadConfig("--full, --real and --album exclude each other.", "", "Leave out two of them.")
+        raise BadConfig("--full, --real and --album exclude each other.", "", "Give one of them.")
     if album is not None:
         from driftline.pipelines.demo.world import write_album
 

@@ -75,9 +75,9 @@ def evaluate(
     seeds N-N: 0-4 or 0,2,5 (default: 0; of a folder of stream compose --seeds, all). In Python also their number.
     out RUNS: Results folder; finished runs in it are skipped.
     preset NAME: Hyper-parameters of a paper; --set overrides them (driftline list presets).
-    settings KEY=VALUE: A setting of the protocol and of all learners that have it, but in their names; er.memory=500:
-        of one. Several values of a protocol's setting (policy=oracle, policy=random_10) run one after the other.
-        Repeatable.
+    settings KEY=VALUE: A setting of the protocol and of all learners that have it (a value in a learner's name wins);
+        er.memory=500: of er only. Several values of a protocol's setting (policy=oracle, policy=random_10) run one
+        after the other. Repeatable.
     tune KEY=V,V: Candidate values; each learner selects one on the first step, under near-future on the tuning segment.
         Repeatable.
     reuse: Reuse finished runs: only those of the same code version, or any (marked in tables).

@@ -127,7 +127,7 @@ def reproduce(
 
     paper PAPER: The paper.
     data DIR: Folder with the datasets; --plan names its files.
-    out DIR: Folder for page, table, figures, streams and rows.
+    out DIR: Folder for page, table, figures, streams and results.
     only ITEM,…: Tables and figures, as in table-2,figure-16.
     quick: A reduced version, at most ten minutes on two cores.
     plan: Only list the items, their data and their cost.
@@ -161,7 +161,7 @@ def reproduce(
 def _text(item: dict[str, object]) -> str:
     """An item of a plan."""
     needs: list[dict[str, object]] = item["needs"]  # type: ignore[assignment]
-    lines = [f"{item['item']}: {item['title']}", f"  cost: {item['cost']}; {item['evaluations']} evaluations"]
+    lines = [f"{item['item']}: {item['title']}", f"  cost: {item['cost']}; evaluations: {item['evaluations']}"]
     for need in needs:
         state = "there" if need["there"] else f"missing, from {need['from']}"
         lines.append(f"  needs {need['path']}: {need['what']} ({state})")

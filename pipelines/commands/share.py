@@ -102,7 +102,7 @@ def _submission(path: Path, streams: Sequence[Path], again: int | None, public_v
     if verdict.holds:
         checked = len({run["run"] for run in [*verdict.again, *verdict.not_again]}) - len(verdict.unverified)
         lines.append(f"{verdict.name} holds: {checked} runs verified, {len(verdict.again)} of them run again")
-    differs = IntegrityError(f"{verdict.name} does not hold: {' '.join(verdict.problems)}")
+    differs = IntegrityError(f"{verdict.name} fails verification: {' '.join(verdict.problems)}")
     return Shown(verdict.plain(), "\n".join(lines), problem=None if verdict.holds else differs)
 
 
@@ -117,7 +117,7 @@ def leaderboard(
 ) -> Shown[Answer]:  # fmt: skip
     """Verify submissions and write a page of them.
 
-    A submission that does not hold is an error; so is one without its stream, unless --unverified is given. --check
+    A submission that fails verification is an error; so is one without its stream, except with --unverified. --check
     exits with 1 if a result is outdated (older code gave it) or false; --check --baselines checks the shipped results.
 
     submission SUBMISSION…: Files of driftline submit.

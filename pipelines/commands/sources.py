@@ -56,7 +56,7 @@ def from_release(
     opened = release if isinstance(release, Release) else Release.open(path_of(release))
     if period is not None:
         if split is not None or texts:
-            raise BadConfig(f"{'texts' if texts else 'split'} was given with a period.", "Expected one of them.")
+            raise BadConfig(f"--{'texts' if texts else 'split'} was given with --period.", "Expected one of them.")
         return in_time_order(timed_release(opened.path, features), str(period), test_share, seed, grouping)
     load = _text_encoder(opened, text_encoder, device).load if texts else None
     return builder.from_release(

@@ -38,8 +38,8 @@ NEEDS = {
 ITEMS = (
     Item("figure-1", "OverAdapt against others: online, near-future, retention", "scores",
          [_cell(order, FIGURE_3) for order in ORDERS], 500_000, 460, CURVES),
-    Item("figure-2", "The blind classifier over the shift", "scores", [_cell(order, ("blind",)) for order in ORDERS],
-         because="The whole curve: driftline stream measure --labels."),
+    Item("figure-2", "The blind classifier over the lookahead S", "scores",
+         [_cell(order, ("blind",)) for order in ORDERS], because="The whole curve: driftline stream measure --labels."),
     _item("figure-3", "OverAdapt against others, online accuracy", FIGURE_3),
     _item("figure-4", "OverAdapt's parts: newest or uniform samples, head or whole network", FIGURE_4),
     Item("figure-6", "Five methods, slow and fast streams", "scores",

@@ -110,7 +110,7 @@ def texts_of(release: Release, features: str, load: Callable[[], TextEncoder], t
     BadConfig for other features, and for another encoder."""
     if features != MADE_BY_EMBED:
         raise BadConfig(
-            f"Texts were asked for the features {features!r}.",
+            f"--texts was given with the features {features!r}.",
             f"Expected {MADE_BY_EMBED}: the vectors of the encoder that read the prompts.",
             f"Add --features {MADE_BY_EMBED}.",
         )

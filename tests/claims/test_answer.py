@@ -86,7 +86,7 @@ def test_without_a_control_nothing_is_said_to_age() -> None:
 @pytest.mark.parametrize(
     ("nets", "headline"),
     [
-        ([(3.0, 1.0, "ageing"), (2.0, 1.0, "ageing")], "Models age: older ones lose more than newer data explain"),
+        ([(3.0, 1.0, "ageing"), (2.0, 1.0, "ageing")], "Models age: more training data does not explain the whole fall"),
         ([(0.2, 0.5, "none"), (0.1, 0.5, "none")], "No measurable ageing in 2.0 years"),
         ([(1.0, 2.0, "not known"), (0.1, 0.5, "none")], "Whether models age is not known"),
         ([(3.0, 1.0, "ageing"), (1.0, 2.0, "not known")], "Some of the best models age"),

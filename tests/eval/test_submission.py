@@ -145,7 +145,7 @@ def test_scores_that_are_edited_as_well_do_not_come_out_again(made: tuple[Path, 
     assert {run["because"] for run in alone.unverified} == {"its stream is not here"}
     assert verdict.unverified == []
     assert "submitted" in verdict.problems[0]
-    with pytest.raises(IncompatibleStream, match="'cheat' does not hold"):
+    with pytest.raises(IncompatibleStream, match="'cheat' fails verification"):
         board([verdict])
 
 
@@ -268,7 +268,7 @@ def test_the_commands(made: tuple[Path, Path], tmp_path: Path) -> None:
     assert (tmp_path / "board.md").read_text().startswith("# Leaderboard")
     all_right(members := members_of(path))
     done = driftline("verify", str(written(tmp_path / "a.zip", members)))
-    assert (done.returncode, "does not hold" in done.stderr) == (1, True)
+    assert (done.returncode, "fails verification" in done.stderr) == (1, True)
 
 
 def test_streams_of_one_name_have_tables_of_their_own(tmp_path: Path) -> None:

@@ -192,7 +192,7 @@ def test_a_report_replaces_reports_only(tmp_path: Path, name: str) -> None:
     rows = evaluate(drifting(steps=2, n=40), "clear-iid", ["majority"], seeds=[0])
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / name).write_text("my own work")
-    sentence = f"has a file {name}, but no report.js: it is not of this command. Set another --out"
+    sentence = f"has a file {name}, but no report.js: this command did not make it. Set another --out"
     with pytest.raises(BadConfig, match=sentence):
         report(rows, tmp_path / "mine")
     assert files(tmp_path / "mine") == {name: b"my own work"}

@@ -257,7 +257,7 @@ def test_a_release_in_order_of_time_is_cut_by_period_and_options_that_need_it_ar
     assert saved["sha256"] == expected.sha256
     for words, problem in (
         (["--test-share", 0.2], "--test-share was given without --period"),
-        (["--period", 3, "--split", 0], "split was given with a period"),
+        (["--period", 3, "--split", 0], "--split was given with --period"),
         (["--period", "decade"], "Expected year, month, week, day, or a number of steps"),
         (["--device", "cpu"], "--device was given without --texts"),
     ):
