@@ -139,7 +139,7 @@ def advice(
     if payback is None or band.low <= 0:
         return Advice(None, payback, band, f"{points}: whether it is better is not known.")
     pays = payback <= HORIZON
-    verdict = f"it pays back in {payback:.1f} {unit}s, {'within' if pays else 'beyond'} the next {HORIZON}"
+    verdict = f"training pays back in {payback:.1f} {unit}s, {'less' if pays else 'more'} than the forecast's {HORIZON}"
     return Advice(pays, payback, band, f"{points}: {verdict}.")
 
 

@@ -172,7 +172,10 @@ class Clear(Protocol):
 
 @dataclass(frozen=True)
 class Iid(Clear):
-    """CLEAR's iid protocol: train and test splits of every step, a T × T accuracy matrix."""
+    """CLEAR's iid protocol: train and test splits of every step, a T × T accuracy matrix.
+
+    Scores: mean accuracy on the step that was learned last (in-domain), on the next one (next-domain), on it and all
+    earlier ones (accuracy), on earlier ones alone (backward transfer), and on later ones (forward transfer)."""
 
     splits: Literal["stream", "seeded", "published", "random"] = "stream"
     """"stream": the stream's own test sets; "seeded": a new split for every seed, stratified by class, with all samples
@@ -245,7 +248,9 @@ class Iid(Clear):
 
 @dataclass(frozen=True)
 class Streaming(Clear):
-    """CLEAR's streaming protocol: all of a step is training data, all later steps are tested."""
+    """CLEAR's streaming protocol: all of a step is training data, all later steps are tested.
+
+    Scores: mean accuracy on the next step (next-domain) and on all later ones (forward transfer)."""
 
     scores = tuple(STREAMING)
     refuses = ("all_steps", "future")

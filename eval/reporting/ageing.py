@@ -106,10 +106,10 @@ def _curve_note(part: Part, shown: Sequence[tuple[str, Ageing]], like: Mapping[s
     count = counted(len(first.curve.tested), "test period")
     text = f"Every point is a mean over the same {count}, which have models of all these ages."
     if like:
-        text += " Dashed: what is lost with times permuted within classes, where nothing can age."
+        text += f" Dashed: {next(iter(like.values()))} if nothing aged: its fall with times permuted within classes."
     ages = [after(first.curve, at, unit) for at in range(len(first.curve.age))]
     ranges = [age for age in ages if age.endswith(")")]
-    text += f" Steps are unevenly apart, and ages are means: {', '.join(ranges)}." if ranges else ""
+    text += f" Steps are not equally far apart, so ages are means: {', '.join(ranges)}." if ranges else ""
     drawn = "seeds and test samples" if len(first.seeds) > 1 else "test samples (1 seed)"
     text += f" Shaded{' (of the line under the pointer)' if len(shown) > SHADED else ''}: 95 % interval over {drawn}"
     text += ", samples of one uploader or group of near-duplicates resampled together." if first.clustered else "."
@@ -173,7 +173,7 @@ def placebo(part: Part) -> Figure | None:
         net: Net | None = r.get("net")
         if net is not None and net.points_per_year is not None and len(net.placebo):
             value, low, high = (float(getattr(net.points_per_year, end)) for end in ("value", "low", "high"))
-            drawn = f"{r['label']} ({net.draws} of {net.wanted} draws)" if net.draws < net.wanted else r["label"]
+            drawn = f"{r['label']} ({net.draws} of {net.wanted} permutations)" if net.draws < net.wanted else r["label"]
             rows[drawn] = Strip(net.placebo.tolist(), value, low, high)
     if not rows:
         return None

@@ -74,9 +74,7 @@ def answer(part: Part) -> Answer | None:
     elif part.get("ageing") and page.ages:
         why = "Every model was tested at one age only, or no two on the same samples."
         if any(len(r["aged"].curve.age) > 1 for r in part["results"] if r.get("aged")):
-            why = (
-                "No learner was retrained and tested at several ages on the same samples: there is nothing to compare."
-            )
+            why = "No learner was retrained and tested at several ages on the same samples."
         headline, key = "How models age is not known", Markup(why)
     else:
         headline, key = ranked(part)
@@ -135,13 +133,13 @@ def _controlled(tested: Sequence[Result], others: int, time: str) -> tuple[str, 
     draws = f"{fewest} permutations" if fewest >= wanted else f"{fewest} of {wanted} permutations"
     of_control = f"net of a control in which nothing can age ({draws})"
     if others:
-        of_control += f"; {counted(others, 'equally accurate learner')} had no control"
+        of_control += f"; {counted(others, 'other learner')} of this group had no control"
     who = listed([name_of(r) for r in tested])
     states = {one.is_ for one in nets}
     if states == {"ageing"}:
         verb = "lose" if len(tested) > 1 else "loses"
         text = Markup("{} {} {} percentage points of accuracy per year by ageing, {}.")
-        return "Models age: more training data does not explain the whole fall", text.format(who, verb, net, of_control)
+        return "Models age: more training data do not explain the whole fall", text.format(who, verb, net, of_control)
     text = Markup("{}: accuracy drops by {} percentage points per year with age, {}.").format(who, net, of_control)
     if states == {"none"}:
         return f"No measurable ageing in {time}", text + Markup(" Any ageing is below 1 percentage point per year.")
@@ -190,10 +188,7 @@ def _harder(part: Part) -> Markup | None:
     size = f"{points(abs(float(band.value)) / 100)} points ({ends(low, high)})"
     if float(band.value) < 0:
         return Markup("Test samples become easier for newly trained models: by {} per year.").format(size)
-    text = Markup(
-        "Test samples become harder for newly trained models, too: by {} per year, which retraining does not win back."
-    )
-    return text.format(size)
+    return Markup("Test samples become harder for newly trained models, too: by {} per year.").format(size)
 
 
 def _frozen(part: Part) -> Markup | None:

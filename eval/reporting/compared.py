@@ -180,7 +180,7 @@ def below_all(part: Part) -> tuple[str, Markup] | None:
         least = float(bands[best[0]["place"]].low)
     if least > score.gain(top[1]):
         return None
-    text = Markup("{} reaches {}; the best of {} seeing samples, {}, reaches {}, which is not shown to be better.")
+    text = Markup("{} reaches {}. Of {} looking at samples, {} is the best with {}, which is not shown to be better.")
     values = (_upper(top[0]), _shown(score, top[1]), counted(len(results), "learner"), name_of(best[0]))
     return f"No learner is shown to be above {top[0]}", text.format(*values, _value(score, best[0], bands))
 

@@ -83,10 +83,7 @@ def _by_time(aged: Aged) -> Figure:
     dates = {float(p): day_of(aged.periods.start(p))[:letters] for p in every}
     picture = lines(series, "", bands=bands, from_zero=False, dots=True, dates=dates)
     unit = aged.periods.unit
-    caption = (
-        f"Accuracy (%) of each version by {unit}, with 95 % intervals. Forecast: what the next {unit}s will "
-        "show, if it goes on so."
-    )
+    caption = f"Accuracy (%) of each version by {unit}, with 95 % intervals. Forecast: if the trend continues."
     if cells.pending.any():
         caption += " The last labels are still to come: these periods have no measured point."
     return Figure("Accuracy over time", caption, picture)
@@ -342,17 +339,17 @@ def _half_life(aged: Aged) -> Text:
             f"No half-life: accuracy above chance {half.why.replace('never above chance', 'is not there when young')}."
         )
     if math.isinf(half.value):
-        more = f"; if it goes on so, after {half.extrapolated:.0f}" if math.isfinite(half.extrapolated) else ""
-        return f"Half of its accuracy above chance was never gone within {half.tested:.0f} {unit}s{more}."
+        more = f"; if the trend continues, after {half.extrapolated:.0f}" if math.isfinite(half.extrapolated) else ""
+        return f"Half of the accuracy above chance was not lost within {half.tested:.0f} {unit}s{more}."
     high = "more" if math.isinf(half.high) else f"{half.high:.1f}"
-    return f"Half of its accuracy above chance was gone after {half.value:.1f} {unit}s ({half.low:.1f} to {high})."
+    return f"Half of the accuracy above chance was lost after {half.value:.1f} {unit}s ({half.low:.1f} to {high})."
 
 
 def _ahead(aged: Aged) -> Text:
     if not aged.ahead:
-        return "" if aged.cells.labels == "only" else "The cells are too few for a forecast."
+        return "" if aged.cells.labels == "only" else f"Too few {aged.periods.unit}s have enough labels for a forecast."
     last = max(aged.ahead, key=lambda one: (one.period, one.version))
-    where = f"If it goes on so, in the {aged.periods.unit} from {day_of(aged.periods.start(last.period))}"
+    where = f"If the trend continues, in the {aged.periods.unit} from {day_of(aged.periods.start(last.period))}"
     value, extent = render("strong", f"{100 * last.value:.0f} %"), f"{100 * last.low:.0f} to {100 * last.high:.0f}"
     beyond = ", extrapolated: no version was tested at this age" if last.extrapolated else ""
     name = aged.versions[last.version]
@@ -365,17 +362,17 @@ def _may(aged: Aged) -> list[Text]:
         may.append(f"that older versions were worse than newer ones on data of the same {aged.periods.unit}")
     if aged.slope.high < 0:
         may.append("that accuracy fell in the time of this log")
-    return may or ["the accuracy of each cell of a version and a period, within its interval"]
+    return may or ["the accuracy of each version in each period, within its interval"]
 
 
 def _may_not(aged: Aged) -> list[Text]:
     may_not = []
     if aged.stale is None or not aged.stale.shown:
         may_not.append(
-            "that a model grows old: harder data look the same, and no older version is shown behind a newer one"
+            "that a model gets stale: harder data look the same, and no older version is shown to be behind a newer one"
         )
     if one_season(aged.periods):
-        may_not.append("that it goes on: under two years, a season cannot be excluded")
+        may_not.append("that the trend continues: a log of less than two years cannot exclude a season")
     if aged.cells.labels == "only":
         may_not.append("anything about predictions without labels")
     return [*may_not, "how a version would do at an age at which none was tested"]

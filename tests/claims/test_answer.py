@@ -86,7 +86,7 @@ def test_without_a_control_nothing_is_said_to_age() -> None:
 @pytest.mark.parametrize(
     ("nets", "headline"),
     [
-        ([(3.0, 1.0, "ageing"), (2.0, 1.0, "ageing")], "Models age: more training data does not explain the whole fall"),
+        ([(3.0, 1.0, "ageing"), (2.0, 1.0, "ageing")], "Models age: more training data do not explain the whole fall"),
         ([(0.2, 0.5, "none"), (0.1, 0.5, "none")], "No measurable ageing in 2.0 years"),
         ([(1.0, 2.0, "not known"), (0.1, 0.5, "none")], "Whether models age is not known"),
         ([(3.0, 1.0, "ageing"), (1.0, 2.0, "not known")], "Some of the best models age"),
@@ -105,7 +105,7 @@ def test_ageing_that_chance_makes_among_many_is_not_said() -> None:
 
 
 def test_a_half_life_is_said_only_where_ageing_is_shown() -> None:
-    half = "Half of what er knows"
+    half = "Half of the accuracy of er above a constant answer"
     assert half in words(part(result("er", 0.9, net=net(3.0, 1.0, "ageing"))))
     assert half not in words(part(result("er", 0.9, net=net(0.2, 0.5, "none"))))
     assert half not in words(part(result("er", 0.9)))
@@ -175,7 +175,7 @@ def test_nobody_is_first_who_is_not_above_a_constant_answer() -> None:
     found = of(by_rank(*results, ties=[[0, 1]])).texts()
     assert found["headline"] == "No learner is shown to be above blind"
     assert found["sentences"][0] == (
-        "Blind reaches 25.0 %; the best of 1 learner seeing samples, er, reaches 26.0 % (24.0 to 28.0), "
+        "Blind reaches 25.0 %. Of 1 learner looking at samples, er is the best with 26.0 % (24.0 to 28.0), "
         "which is not shown to be better."
     )
 

@@ -164,7 +164,7 @@ def test_a_world_that_turns_and_one_that_does_not() -> None:
 def test_ageing_is_said_of_learners_with_a_control_alone() -> None:
     found = screen(planted(1, steps=6, turns=0.2), equal, learners=("a",))
     assert found["sentences"][0].startswith("a loses")
-    assert found["sentences"][0].endswith("; 1 equally accurate learner had no control.")
+    assert found["sentences"][0].endswith("; 1 other learner of this group had no control.")
     assert "that models of b age: no control was run (driftline eval … --control 20)" in found["may_not_conclude"]
 
 

@@ -19,7 +19,7 @@ from driftline.eval.scoring.aggregate import _spread
 from driftline.eval.scoring.ranking import best, rank, ranked
 
 COST = REACHED[90]
-HIGH = Score("worst", "worst of novel, original")
+HIGH = Score("worst", "min(novel, original)")
 Values = Sequence[float | None]
 
 

@@ -289,7 +289,7 @@ def test_the_near_future_page_has_the_papers_figures(tmp_path: Path) -> None:
     settings = {"shift": 64, "also": "8+256"}
     found = evaluate(correlated(), "near-future", learners, seeds=[0, 1], settings=settings, out=tmp_path / "runs")
     page = write(results_of([tmp_path / "runs"]), tmp_path / "out").read_text()
-    for title in ("The blind classifier", "Samplers", "Accuracy over shifts", "Retention by period"):
+    for title in ("The blind classifier", "Samplers", "Accuracy over lookaheads", "Retention by period"):
         assert f"<h3>{title}</h3>" in page, title
     assert "At S = 64, labels alone " in page
     assert "Batches of 64." in page

@@ -64,7 +64,7 @@ def test_the_worked_example_comes_out_to_the_last_digit() -> None:
     assert result["slope_per_period"]["value"] == pytest.approx(-0.255 / 7, abs=1e-12)
     assert result["retained"] == pytest.approx({"1": 1.22 / 1.28, "2": 1.16 / 1.28, "3": 0.53 / 0.65})
     assert result["half_life_days"] is None
-    assert "above chance was never gone within 3 months; if it goes on so, after" in said(example())
+    assert "above chance was not lost within 3 months; if the trend continues, after" in said(example())
     assert result["split"] == pytest.approx({"harder": 0.02, "older": 0.10})
     july = result["forecast"][0]
     assert (july["version"], july["from"], july["extrapolated"]) == ("v2", "2026-07-01", False)
@@ -73,7 +73,7 @@ def test_the_worked_example_comes_out_to_the_last_digit() -> None:
     assert result["staleness"]["value"] == pytest.approx(0.10)
     assert result["forecast"][1]["extrapolated"]
     assert result["advice"]["retrain"] is True
-    assert "pays back in 1.3 months, within the next 3" in result["advice"]["because"]
+    assert "pays back in 1.3 months, less than the forecast's 3" in result["advice"]["because"]
     assert result["advice"]["payback_periods"] == pytest.approx(0.15 / (0.89 - 0.7771428571), abs=1e-9)
     assert result["counts"] == {"read": 7000, "labelled": 7000, "pending": 0, "duplicates": 0}
 

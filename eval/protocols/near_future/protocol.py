@@ -73,7 +73,10 @@ FEWEST_UPDATES = 100  # with 31 updates, so small a learning rate was chosen for
 
 @dataclass(frozen=True)
 class NearFuture(Protocol):
-    """Online accuracy, accuracy S samples ahead, and retention, in one pass over a stream in its own order."""
+    """Online accuracy, accuracy S samples ahead, and retention, in one pass over a stream in its own order.
+
+    Scores: accuracy on the next samples (online), on those S samples later (near-future), and of the last model on
+    held-out samples of all periods (retention)."""
 
     batch: Annotated[int, Field(ge=1)] = 64
     """samples that the stream brings at a time"""

@@ -34,7 +34,7 @@ REACHED = {n: Score(f"corrections_to_{n}", f"corrections to {n} %", False, "corr
 SCORES = (
     Score("novel", "novel"),
     Score("original", "original"),
-    Score("worst", "worst of novel, original"),
+    Score("worst", "min(novel, original)"),
     *(REACHED[n] for n in NAMED),
 )
 MEASURES = (
@@ -79,7 +79,10 @@ CHOSEN_ON = 2000  # samples of the seed data on which settings are chosen
 
 @dataclass(frozen=True)
 class Ocrr(Protocol):
-    """Recovery from a shift by online correction: seed data, then samples that are predicted and corrected if wrong."""
+    """Recovery from a shift by online correction: seed data, then samples that are predicted and corrected if wrong.
+
+    Scores: accuracy at the end on novel and on original samples, and the lower of both for each seed; how many
+    corrections were received when accuracy on novel samples was first 50 %, 70 % or 90 %."""
 
     policy: str = "oracle"
     """which errors are corrected, when and how well, as in `random_50+delayed:20` (see `loop`)"""

@@ -44,7 +44,9 @@ FITS = {"paper": 8, "small": 3}  # of a clean method for each step; 8: those of 
 
 @dataclass(frozen=True)
 class SeqToFinal(Protocol):
-    """Learn from the train and validation data of all steps, choose on validation data, test on the last step."""
+    """Learn from the train and validation data of all steps, choose on validation data, test on the last step.
+
+    Score: accuracy on the test samples of the last step (final)."""
 
     network: str = "auto"
     """conv-1 … res-4, linear, mlp, or a timm model; "auto": conv-1 for images, linear for features"""
@@ -181,7 +183,7 @@ class SeqToFinal(Protocol):
             if stream.oracle is None:
                 problem = f"The stream {stream.name!r} has no data for an oracle."
                 expected = "It needs as many samples of the last distribution as the whole sequence has."
-                raise IncompatibleStream(problem, expected, "stream compose draws them.")
+                raise IncompatibleStream(problem, expected, "stream compose adds them.")
             steps = [stream.oracle.visible()]
         learner.learn_sequence(steps)
         labels, last = np.concatenate([step["train"].y for step in steps]), len(stream.steps) - 1

@@ -43,10 +43,7 @@ def first_figure(document: Document) -> Figure:
     alone = blind_at(results[0])
     if alone is not None and not any(r["learner"].partition("(")[0] == "blind" for r in results):
         series |= {"labels alone": list(alone[:2])}
-    caption = (
-        "Lines that cross change the ranking: a learner that is best on the next sample may have learned nothing that "
-        "lasts [near-future accuracy, figure 1]."
-    )
+    caption = "Where lines cross, the ranking changes: the best online may learn nothing that lasts [paper, figure 1]."
     levels = {} if alone is None else {"chance": alone[2]}
     picture = slopes(series, ("online", "near future", "retention"), levels)
     return Figure("Online, near-future and retention", caption, picture)
@@ -71,10 +68,7 @@ def note(document: Document) -> str:
 
 def varies(document: Document) -> str:
     """What differs between seeds."""
-    return (
-        "Initial weights and what samplers draw. The stream, its order and its test samples are the same for every "
-        "seed."
-    )
+    return "Initial weights, and the samples that samplers choose; not the stream, its order or its test samples."
 
 
 def figures(document: Document) -> list[Figure]:
@@ -96,7 +90,7 @@ def figures(document: Document) -> list[Figure]:
 
     charts = [
         along("Near-future accuracy", "Mean over all samples tested so far.", "at", "value"),
-        along("Online accuracy", "The same without a gap: label correlation included.", "online_at", "online"),
+        along("Online accuracy", "The same for the next samples, S = 0.", "online_at", "online"),
         Figure("Retention", note, retained),
     ]
     if blind := results[0].get("told", {}).get("blind"):
@@ -146,7 +140,7 @@ def _over_shifts(results: Any) -> list[Figure]:
         points |= {int(name.removeprefix(SHIFT)): r["measures"][name]["mean"] for name in also}
         series[r["label"]] = ([float(s) for s in sorted(points)], [points[s] for s in sorted(points)])
     chart = lines(series, "S, samples", log=True)
-    return [Figure("Accuracy over shifts", "How far ahead each learner is still accurate.", chart)]
+    return [Figure("Accuracy over lookaheads", "How far ahead each learner is still accurate.", chart)]
 
 
 PAGE = Page(

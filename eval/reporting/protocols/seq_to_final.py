@@ -61,7 +61,7 @@ def note(document: Document) -> str:
     if leaked := max(shared, default=0):
         text += f". {leaked} validation images of the last step are training images of an earlier step"
     return (
-        f"Tested on the last step, hyper-parameters chosen on its validation data. {text}. “clean” augments and "
+        f"Tested on the last step, hyper-parameters chosen on its validation data; {text}. “clean” augments and "
         "normalises, hides the last step from history and gives all methods equally many fits; “paper-code” does what "
         "the published numbers come from."
     )
@@ -70,10 +70,7 @@ def note(document: Document) -> str:
 def varies(document: Document) -> str:
     """What differs between seeds: the samples only if each has its own draw."""
     if all(r.get("told", {}).get("family") == document["stream"]["sha256"] for r in document["results"]):
-        return (
-            "The samples of all steps, initial weights, the order of batches: each seed has its own sample of the "
-            "stream."
-        )
+        return "All of it: each seed has its own sample of the stream, its own initial weights and order of batches."
     held_out = any(r["settings"].get("val_share") for r in document["results"])
     drawn = "Initial weights, the order of batches" + (", and which training samples validate" if held_out else "")
     return (

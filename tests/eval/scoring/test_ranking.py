@@ -63,7 +63,7 @@ def test_the_blind_learner_is_last_and_fc_only_second() -> None:
 
 
 def test_who_forgot_everything_is_not_first_in_ocrr() -> None:
-    assert primary_of(ocrr()).label == "worst of novel, original"
+    assert primary_of(ocrr()).label == "min(novel, original)"
     assert [place.name for place in ranked(ocrr())] == ["substrate", "knn-lm", "fifo-100", "static-knn"]
 
 
