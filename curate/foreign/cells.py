@@ -59,9 +59,14 @@ def text(column: pa.ChunkedArray, name: str, words: Collection[str] = NOTHING, r
             raise BadInput(f"{name} holds values of the type {kind}.", "Expected text.") from None
         if pa.types.is_decimal(kind):
             column = pc.replace_substring_regex(column, r"\.0+$", "")
-    column = pc.utf8_trim_whitespace(column)
-    nothing = _is_word(column, words)
-    return pc.if_else(pa.array(nothing), None, column) if nothing.sum() > column.null_count else column
+    return stated(column, words)
+
+
+def stated(texts: Any, words: Collection[str] = NOTHING) -> Any:
+    """(N,) texts without blanks around them; nothing is null."""
+    texts = pc.utf8_trim_whitespace(texts)
+    nothing = _is_word(texts, words)
+    return pc.if_else(pa.array(nothing), None, texts) if nothing.sum() > texts.null_count else texts
 
 
 class Nothing:

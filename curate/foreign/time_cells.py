@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from driftline.curate.core.errors import BadInput
+from driftline.curate.core.times.dates import SENTINELS, ZONES
 from driftline.curate.foreign.cells import Ints, flat, is_number, shown, text
 
 Codes = npt.NDArray[np.int8]
@@ -25,9 +26,7 @@ WRITTEN = {"HIcXs": SECOND, "djx": DAY, "mbB": MONTH}  # letters of a format
 CALENDARS = {"year": YEAR, "month": MONTH, "day": DAY}
 UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 LATEST, EARLY = 10**11, 10**7  # seconds: larger numbers are of a smaller unit; of that, none lies so near to 1970
-FAR = (2**31 - 1, 10**13 - 1)
-SENTINELS = (0, -1, *FAR)  # numbers that databases write for no date
-ZONES = 14 * 3600  # seconds: midnight of 1970-01-01 somewhere on earth stands for no date
+FAR = SENTINELS[2:]
 YEARS = (1000, 2999)  # whole numbers that are years
 CALENDAR = (-30_610_224_000, 253_370_764_800)  # seconds of the years 1000 to 9998
 MOST = 0.01  # share of a column's stated times that may be unreadable

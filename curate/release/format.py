@@ -25,7 +25,7 @@ from pydantic import Field
 
 from driftline.curate.core.atomic_io import check_format, read_object, sha256_file
 from driftline.curate.core.errors import BadInput, IntegrityError, MissingFile, UnknownName
-from driftline.curate.core.late import pd
+from driftline.curate.core.late import pc, pd
 from driftline.curate.core.parsing import rows_of
 from driftline.curate.encoders.weights import recorded
 from driftline.curate.foreign.arrays import open_array
@@ -35,7 +35,7 @@ from driftline.curate.foreign.tables import BoundedParquet
 from driftline.curate.images.shards import checked_images
 from driftline.curate.metadata.withdrawals import listed, listed_withdrawals
 from driftline.curate.release.identity import FILE as MANIFEST
-from driftline.curate.release.identity import bucket_identities, of_steps, unlabelled_of
+from driftline.curate.release.identity import SIDES, bucket_identities, of_steps, unlabelled_of
 
 FORMAT = 2
 METADATA = pa.schema(
@@ -350,6 +350,11 @@ def read_table(path: Path, schema: pa.Schema, splits: list[str]) -> pa.Table:
     for field in [*schema, *(pa.field(name, pa.string()) for name in splits)]:
         if table.column_names.count(field.name) != 1 or table.schema.field(field.name).type != field.type:
             raise IntegrityError(f"{path} lacks the column {field.name} of type {field.type}.", "", AGAIN)
+    for name in ("id", "bucket", "class", "label", "uploaded", "group", *splits):
+        column = table[name]
+        bad = pc.invert(pc.is_in(column, pa.array(SIDES))) if name in splits else column.is_null()
+        if (row := pc.index(bad, True).as_py()) >= 0:
+            raise IntegrityError(f"{path} has the {name} {column[row].as_py()!r} in row {row + 1:,}.", "", AGAIN)
     for column in ("shard", "member"):
         for name in table[column].unique().to_pylist():
             if name is None or (why := fault(name)):

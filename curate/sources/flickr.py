@@ -21,6 +21,7 @@ from driftline.curate.core.atomic_io import fingerprint, read_json, write_json
 from driftline.curate.core.errors import BadConfig, BadInput
 from driftline.curate.core.settings import SPEED, Positive, Time
 from driftline.curate.core.times.dates import seconds_of
+from driftline.curate.foreign.cells import NOTHING
 from driftline.curate.foreign.http import LARGEST, Client, Policy, Reply, Temporary
 from driftline.curate.foreign.names import is_count
 from driftline.curate.metadata.columns import FLICKR_BEGAN, LONGEST_RAW
@@ -91,7 +92,7 @@ class Flickr(Source):
     """queries an hour"""
     endpoint: str = ENDPOINT
     """URL of the API"""
-    records_version: ClassVar[int] = 3
+    records_version: ClassVar[int] = 4
 
     @model_validator(mode="after")
     def _is_not_empty(self) -> "Flickr":
@@ -201,11 +202,12 @@ class Flickr(Source):
                 return {"halved": True, "total": total}
             listed = answer.get("photo")
             photos: list[Any] = listed if isinstance(listed, list) else []
-            fresh = {_key(photo): photo for photo in photos if _key(photo) not in seen}
-            seen.update(fresh)
+            before = len(seen)
+            for photo in photos:
+                seen.setdefault(_key(photo), photo)
             returned += len(photos)
             # The reported number of pages is wrong at times, too: a page with nothing new ends the window.
-            if not fresh or (len(photos) < PER_PAGE and len(seen) >= total):
+            if len(seen) == before or (len(photos) < PER_PAGE and len(seen) >= total):
                 break
         missing = total - len(seen)
         partial = window.end - window.start > SHORTEST and missing > max(5, MISSING * total)
@@ -329,8 +331,9 @@ class Api:
 
 
 def text_of(value: Any) -> str | None:
-    """Text without NUL; None for empty text and for other types."""
-    return (value.replace("\x00", "\ufffd").strip() or None) if isinstance(value, str) else None
+    """Text without NUL; None for words for nothing and for other types."""
+    text = value.replace("\x00", "\ufffd").strip() if isinstance(value, str) else ""
+    return None if text.lower() in NOTHING else text
 
 
 def _key(photo: Any) -> str:

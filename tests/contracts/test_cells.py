@@ -1,9 +1,11 @@
 """What a cell means is the same in photo tables, logs of a service and tables of streams, in each kind of file."""
 
+import contextlib
 import csv
 import decimal
 import json
 import re
+import tempfile
 import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -16,12 +18,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.flickr_server import FlickrServer, photo
+from support.helpers import yfcc_line
 
 import driftline as dl
 from driftline.curate.core.errors import BadArray, BadInput, DriftlineError
 from driftline.curate.core.times.dates import seconds_of
 from driftline.curate.foreign.cells import NOTHING
 from driftline.curate.foreign.delimited import texts_of
+from driftline.curate.sources.base import Workplace
+from driftline.curate.sources.flickr import Flickr
+from driftline.curate.sources.folder import Folder
 from driftline.curate.sources.table import Delimited, Parquet, TableSource
 from driftline.curate.sources.yfcc import Yfcc
 from driftline.curate.validation.answers.answers import hashed, read_answers, read_lines
@@ -520,14 +527,16 @@ def test_labels_that_came_before_their_predictions_are_refused() -> None:
         read_log([[row | {"label_time": "2020-01-01T12:00:00"}]])
 
 
-BREAKS = [*(("time", text) for text in ("", "nan", "soon", "03/04/2019", "-1", "9" * 5000, "2019-02-30")),
+BREAKS = [*(("time", text) for text in ("", "nan", "soon", "03/04/2019", "-1", "9" * 5000, "2019-02-30", "1970-01-01")),
           *(("label", text) for text in ("", "NULL", "-1", " cat ", "1e3", '"cat', 'c"at', "cat,cat", "x\udcff")),
           *(("label", value) for value in (["cat", "owl"], ["cat", None], {"a": 1}, 1.5, True)),
           *(("id", text) for text in ("", "nan", "p1", '"p', "p\n"))]  # fmt: skip
 ROWS, CLASSES = 150, ("cat", "dog", "owl")
+GIF = b"GIF89a\1\0\1\0\x80\0\0\0\0\0\xff\xff\xff,\0\0\0\0\1\0\1\0\0\2\2D\1\0;"
 OF_ANSWERS = b"SubmitTime,Input.batch,Answer.labels,Input.item,WorkerId"
 TABLES = [*product(("photos", "log", "labels", "table"), ("csv", "jsonl", "parquet")), ("hub", "parquet"),
-          *product(("log", "labels", "table", "arrays"), ["frame"]), ("answers", "csv")]  # fmt: skip
+          *product(("log", "labels", "table", "arrays"), ["frame"]), ("answers", "csv"),
+          ("yfcc", "lines"), ("flickr", "json"), ("folder", "date"), ("folder", "takeout")]  # fmt: skip
 
 
 def rows_kept(door: str, source: Any) -> dict[str, tuple[Any, ...]]:
@@ -543,11 +552,20 @@ def rows_kept(door: str, source: Any) -> dict[str, tuple[Any, ...]]:
         assert ROWS - len(split) == int(stream.facts.get("left_out", "0").split()[0])
         cells = zip(split.x.tolist(), split.time.tolist(), [stream.classes[y] for y in split.y.tolist()], strict=True)
         return {url[9:]: tuple(rest) for url, *rest in cells}
-    if door == "photos":
-        kind = Parquet if source.suffix == ".parquet" else Delimited
-        rows = pa.Table.from_batches(kind(path=source, columns=PHOTOS).batches()).to_pylist()
-        assert ROWS <= len(rows) <= ROWS + 1
-        return {row["url"][9:]: (row["uploaded"], row["label"]) for row in rows if row["fault"] is None}
+    if door in ("photos", "yfcc", "flickr", "folder"):
+        listed = source if door == "flickr" else []
+        with contextlib.closing(FlickrServer(listed)) as server, tempfile.TemporaryDirectory() as work:
+            made: dict[str, Callable[[], Any]] = {
+                "photos": lambda: (Parquet if source.suffix == ".parquet" else Delimited)(path=source, columns=PHOTOS),
+                "flickr": lambda: Flickr(start="2020-01-01", end="2021-01-01", endpoint=server.address, rate=10**8),
+                "yfcc": lambda: Yfcc(path=source),
+                "folder": lambda: Folder(path=source, label="parent", dates=["sidecar"]),
+            }
+            rows = pa.Table.from_batches(made[door]().batches(at=Workplace(work=Path(work)))).to_pylist()
+        assert ROWS - (door == "flickr") <= len(rows) <= ROWS + 2, "Flickr's ids are of one photo each"
+        label = "title" if door in ("yfcc", "flickr") else "label"
+        good = [row for row in rows if row["fault"] is None]
+        return {Path(row["url"] or row["path"]).stem: (row["uploaded"], row[label]) for row in good}
     if door == "answers":
         source.write_bytes(source.read_bytes().replace(b"time,prediction,label,id,version", OF_ANSWERS, 1))
         batch = {"items": {f"p{i}": f"{i}" for i in range(ROWS)}, "concepts": CLASSES}
@@ -567,6 +585,23 @@ def rows_kept(door: str, source: Any) -> dict[str, tuple[Any, ...]]:
 def written(folder: Path, kind: str, rows: list[dict[str, Any]]) -> Any:
     """A file, which may hold what is no text; or columns by name."""
     columns = {name: [row[name] for row in rows] for name in rows[0]}
+    if kind in ("lines", "json", "takeout"):  # times in seconds, numbers as ids
+        rows = [row | {"id": row["id"].removeprefix("p")} for row in rows]
+        rows = [row | {"time": str(seconds_of(t))} if (t := row["time"])[:6] == "2020-0" else row for row in rows]
+    if kind == "lines":
+        lines = [yfcc_line(row["id"], row["time"], row["url"]).replace("IMG", row["label"]) + "\n" for row in rows]
+        (folder / "yfcc100m_dataset").write_text("".join(lines), errors="surrogateescape")
+        return folder / "yfcc100m_dataset"
+    if kind == "json":
+        names = {"id": "id", "dateupload": "time", "title": "label", "url_m": "url"}
+        return [photo(0, 0) | {name: row[role] for name, role in names.items()} for row in rows]
+    if kind in ("date", "takeout"):
+        for i, row in enumerate(rows):
+            (path := folder / CLASSES[i % 3] / f"{i}.gif").parent.mkdir(exist_ok=True)
+            path.write_bytes(GIF)
+            date = {"date": row["time"]} if kind == "date" else {"photoTakenTime": {"timestamp": row["time"]}}
+            path.with_suffix(".json").write_text(json.dumps(date))
+        return folder
     if kind == "parquet":
         pq.write_table(pa.table({name: texts_of(column) for name, column in columns.items()}), folder / "t.parquet")
         return folder / "t.parquet"
@@ -574,15 +609,17 @@ def written(folder: Path, kind: str, rows: list[dict[str, Any]]) -> Any:
 
 
 @pytest.mark.parametrize(("door", "kind"), TABLES)
-def test_one_broken_cell_never_changes_another_row(door: str, kind: str, tmp_path: Path) -> None:
+def test_one_broken_cell_never_changes_another_row(door, kind, tmp_path, monkeypatch):
     """The right value, a count with its reason, or one sentence that names the row."""
+    monkeypatch.setenv("FLICKR_API_KEY", "secret-key")
     rows = [row | {"id": f"p{i}", "label": CLASSES[i % 3], "time": f"2020-01-01T00:{i // 60:02}:{i % 60:02}"}
             for i, row in enumerate(rows_of("id", range(ROWS)))]  # fmt: skip
     sound = rows_kept(door, written(tmp_path, kind, rows))
     assert len(sound) == ROWS
     for number, (role, cell) in enumerate(BREAKS):
-        is_cell = isinstance(cell, str) or kind == "jsonl" or (kind, type(cell)) == ("parquet", list)
-        if not is_cell or (door, cell) == ("labels", "p1"):  # which has two labels then
+        is_cell = isinstance(cell, str) or kind in ("jsonl", "json") or (kind, type(cell)) == ("parquet", list)
+        is_cell &= door != "folder" or role == "time"
+        if not is_cell or (door, cell) in (("labels", "p1"), ("flickr", "x\udcff")):  # two labels; "x?"
             continue
         place = 31 * number % ROWS
         broken = [row | {role: cell} if i == place else row for i, row in enumerate(rows)]
@@ -592,7 +629,8 @@ def test_one_broken_cell_never_changes_another_row(door: str, kind: str, tmp_pat
             found, refusal = {**sound}, str(error)
         names = rf"\b(row|line|index) .?({place}|{place + 1}|{place + 2})\b|(?i:utf-?8)|Expected 6 columns"
         assert not refusal or re.search(names, refusal)
-        kept = found.pop(str(place), (None,))[-1]
+        time, kept = found.pop(str(place), (None, None))
+        assert refusal or role != "time" or door == "labels" or time is None, cell
         assert refusal or kept in (None, str(cell).strip().lower() if role == "label" else CLASSES[place % 3])
         assert found == {n: cells for n, cells in sound.items() if n != str(place)}, (role, cell)
 

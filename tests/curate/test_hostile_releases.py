@@ -91,8 +91,11 @@ def test_the_exporter_itself_joins_no_foreign_name(folder: Path, tmp_path: Path)
         ("label", lambda values: [(values[0] + 1) % 3, *values[1:]], r"has the label \d+ for the class"),
         ("id", lambda values: [values[1], *values[1:]], r"has (\d+) rows, but (\d+) different id"),
         ("member", lambda values: [values[1], *values[1:]], r"has (\d+) rows, but (\d+) different shard and member"),
+        *((name, lambda values: [None, *values[1:]], rf"has the {name} None in row 1")
+          for name in ("id", "bucket", "class", "label", "uploaded", "group", "split_0")),
+        ("split_0", lambda values: [*values[:2], "Test", *values[3:]], "has the split_0 'Test' in row 3"),
     ],
-)
+)  # fmt: skip
 def test_metadata_of_other_counts_are_refused_with_both(folder, name, change, message):
     """Else the formats would hold different numbers of images."""
     table = pq.read_table(folder / "metadata.parquet")

@@ -122,7 +122,7 @@ class FlickrServer(StandIn):
         hits = [
             one
             for one in self.photos
-            if (not str(one["dateupload"]).isdigit() or low <= int(one["dateupload"]) <= high)
+            if (not str(one["dateupload"]).isdigit() or low <= int(str(one["dateupload"])[:99]) <= high)
             and (licences is None or one.get("elsewhere") or str(one["license"]) in licences)
             and not (stills and one["media"] == "video")
         ]

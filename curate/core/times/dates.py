@@ -30,6 +30,8 @@ CLOCK = re.compile(
 )
 COMPACT = re.compile(r"^\s*(\d{4})(\d\d)(\d\d)(?:[ T](\d\d)(\d\d)(\d\d))?(?=$|\D)")  # 20160226T131415
 FIRST_YEAR, LAST_YEAR = 1000, 9998  # years 1 and 9999 stand for "no date"
+SENTINELS = (0, -1, 2**31 - 1, 10**13 - 1)  # numbers that databases write for no date
+ZONES = 14 * 3600  # seconds: midnight of 1970-01-01 somewhere on earth stands for no date
 OFFSETS = (-12 * 3600, 14 * 3600)  # of the zones on earth, seconds
 # The capture before the scan, wherever they stand: CreateDate is when the file was made, ModifyDate is not used.
 DATES_IN_XMP = tuple(
@@ -169,12 +171,14 @@ def clock(text: str) -> Date:
     if not int(day or 0):
         return Date(since_1970(datetime(int(year), int(month), 1)), None, "month")
     midnight = since_1970(datetime(int(year), int(month), int(day)))
+    hours = int(hour or 0) % 12 + 12 * (half in "Pp") if half else int(hour or 0)
+    within = 3600 * hours + 60 * int(minute or 0) + int(second or 0)
+    if within > DAY or int(minute or 0) > 59 or int(second or 0) > 60:
+        raise ValueError(f"{text!r} has a time that no clock shows")
+    if abs(midnight + within) <= ZONES:
+        raise ValueError(f"{text!r} stands for no date")
     if hour is None:
         return Date(midnight, None, "day")
-    hours = int(hour) % 12 + 12 * (half in "Pp") if half else int(hour)
-    within = 3600 * hours + 60 * int(minute) + int(second or 0)
-    if within > DAY or int(minute) > 59 or int(second or 0) > 60:
-        raise ValueError(f"{text!r} has a time that no clock shows")
     return Date(midnight + within, _offset(zone or ""), "minute" if second is None else "second")
 
 
@@ -271,6 +275,8 @@ def from_sidecar(path: Path, name: str) -> Date | None:
             if isinstance(date, str):
                 return clock(date)
             seconds = seconds_of(date["timestamp"] if isinstance(date, dict) else date)
+            if seconds in SENTINELS:
+                continue
             seconds = seconds // 1000 if abs(seconds) >= MILLISECONDS else seconds
             clock(iso(seconds)[:19])  # no date: ValueError
             return Date(seconds, 0, "second")

@@ -21,7 +21,7 @@ class Yfcc(FileSource):
     from 0. [Thomee et al. 2016; the SQLite form has the 23 columns under the names of `columns.NAMES`]
     """
 
-    records_version: ClassVar[int] = 2
+    records_version: ClassVar[int] = 3
 
     def inputs(self, at: Workplace = HERE) -> list[Path]:
         """The files, in the order in which they are read."""

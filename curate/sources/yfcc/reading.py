@@ -20,6 +20,7 @@ import pyarrow.csv
 
 from driftline.curate.core.errors import BadInput, reason
 from driftline.curate.core.parsing import degrees, integers, local_seconds, plus_decode
+from driftline.curate.foreign.cells import stated
 from driftline.curate.foreign.tables import BoundedParquet
 from driftline.curate.metadata.columns import FLICKR_BEGAN, LONGEST_RAW
 from driftline.curate.metadata.schema import records_with
@@ -57,24 +58,21 @@ def records(
             if i not in faults:
                 faults[i] = (name, raw(i)[:LONGEST_RAW])
 
-    def missing(values: pa.Array) -> pa.Array:
-        return pc.if_else(pc.equal(values, ""), None, values)
-
     decoded: dict[str, pa.Array] = {
         "id": id_,
         "row": pa.array(np.arange(first, first + n)),
-        "url": missing(columns["downloadurl"]),
+        "url": stated(columns["downloadurl"]),
         "uploaded": pc.if_else(pc.and_(pc.less(seconds, FLICKR_BEGAN), pc.not_equal(seconds, 0)), None, seconds),
         "taken": local_seconds(columns["datetaken"]),
-        "user": missing(columns["uid"]),
-        "nickname": missing(plus_decode(columns["unickname"])),
-        "title": missing(plus_decode(columns["title"])),
-        "description": missing(plus_decode(columns["description"])),
-        "tags": missing(columns["usertags"]),
-        "camera": missing(plus_decode(columns["capturedevice"])),
-        "licence": missing(columns["licensename"]),
-        "licence_url": missing(columns["licenseurl"]),
-        "page_url": missing(columns["pageurl"]),
+        "user": stated(columns["uid"]),
+        "nickname": stated(plus_decode(columns["unickname"])),
+        "title": stated(plus_decode(columns["title"])),
+        "description": stated(plus_decode(columns["description"])),
+        "tags": stated(columns["usertags"]),
+        "camera": stated(plus_decode(columns["capturedevice"])),
+        "licence": stated(columns["licensename"]),
+        "licence_url": stated(columns["licenseurl"]),
+        "page_url": stated(columns["pageurl"]),
         "media": pc.if_else(pc.equal(marker, "0"), "photo", "video"),
         "longitude": degrees(columns["longitude"]),
         "latitude": degrees(columns["latitude"]),

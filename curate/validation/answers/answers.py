@@ -27,6 +27,7 @@ import pyarrow.compute as pc
 from driftline.curate.core.atomic_io import TEMPORARY
 from driftline.curate.core.errors import BadInput, DriftlineError
 from driftline.curate.core.parsing import rows_of
+from driftline.curate.core.times.dates import ZONES
 from driftline.curate.foreign.cells import NOTHING, truth
 from driftline.curate.foreign.delimited import csv_rows
 from driftline.curate.foreign.names import is_count
@@ -280,7 +281,8 @@ def _moment(text: str) -> float | None:
         if len(words) == 6:
             return datetime.strptime(" ".join([*words[:4], words[5], "+0000"]), "%a %b %d %H:%M:%S %Y %z").timestamp()
         moment = datetime.fromisoformat(text)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        return seconds if abs(seconds) > ZONES else None
     except (ValueError, OverflowError):
         return None
 
