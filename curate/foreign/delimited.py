@@ -63,7 +63,7 @@ class DelimitedFile:
         self._rest = self._rest.removeprefix(MARK)
         self._line = 0  # lines before `_rest`
         first = self._rest.lstrip(b"\r\n").splitlines()[:1]
-        usual = "\t" if path.suffix.lower() == ".tsv" else _separator(b"".join(first).decode("latin-1"))
+        usual = "\t" if ending(path) == ".tsv" else _separator(b"".join(first).decode("latin-1"))
         self.delimiter = delimiter or usual
         self._spanning = 0  # cells of several lines, of the block
         self.header: list[str] = []
@@ -160,6 +160,11 @@ class DelimitedFile:
         self._line += number
         self._rest = b"".join(lines[number:]) + self._rest
         return rows, faults
+
+
+def ending(path: Path) -> str:
+    """The suffix of a name in lower case, without `.gz`."""
+    return Path(path.name.lower().removesuffix(".gz")).suffix
 
 
 def texts_of(cells: Sequence[Any]) -> pa.Array:

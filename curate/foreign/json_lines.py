@@ -1,9 +1,10 @@
 """Rows of JSON lines: each line of the file that is not blank is in a row or in a fault, and cells stay as written."""
 
+import gzip
 import io
 import json
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import chain, product
 from pathlib import Path
 from types import NoneType
@@ -13,10 +14,11 @@ import pyarrow as pa
 
 from driftline.curate.core.errors import BadInput
 from driftline.curate.core.files import is_utf8
-from driftline.curate.foreign.delimited import BLOCK, Fault, Part, texts_of
+from driftline.curate.foreign.delimited import BLOCK, DelimitedFile, Fault, Part, ending, texts_of
 from driftline.curate.foreign.documents import check_encoding
 from driftline.curate.foreign.limits import PART
 
+JSON = (".jsonl", ".ndjson")
 # numbers stay as they are written, also those that a float would round
 DECODER = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=str)
 
@@ -78,6 +80,14 @@ class JsonLines:
             column[i] = None
         faults = {i: Fault(why[i], lines[places[i]].rstrip("\r\n"), before + places[i] + 1) for i in sorted(why)}
         return Part(pa.Table.from_arrays([*map(texts_of, cells)], [*columns]), faults)
+
+
+@contextmanager
+def text_rows(path: Path, delimiter: str = "") -> Iterator[DelimitedFile | JsonLines]:
+    """The rows of CSV or TSV, or of JSON lines by the end of the name; also compressed. delimiter: of the former."""
+    with path.open("rb") as plain:
+        file: Any = gzip.GzipFile(fileobj=plain) if plain.peek(2)[:2] == b"\x1f\x8b" else plain
+        yield JsonLines(file, path) if ending(path) in JSON else DelimitedFile(file, path, delimiter)
 
 
 def _objects(lines: Sequence[str]) -> list[dict[str, Any] | str]:

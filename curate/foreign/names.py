@@ -2,12 +2,13 @@
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
-from driftline.curate.core.errors import IntegrityError
+from driftline.curate.core.errors import BadInput, IntegrityError
 
 LONGEST = 255  # bytes of a name, as on common file systems
 FORBIDDEN = re.compile(
@@ -80,6 +81,14 @@ def _checked(name: str) -> str:
 
 PlainName = Annotated[str, AfterValidator(_checked)]
 """the name of a file or feature, without folders"""
+
+
+def column_once(names: Sequence[str], column: str, what: Any, way_out: str = "") -> str:
+    """The name of a column. Raises BadInput unless the table `what`, with columns of these names, has it once."""
+    if (times := [*names].count(column)) != 1:
+        many = "more than one" if times else "no"
+        raise BadInput(f"{what} has {many} column {column!r}.", f"It has {', '.join(names)}.", way_out)
+    return column
 
 
 def is_count(text: str) -> bool:

@@ -1,6 +1,6 @@
 """Parquet files from outside, checked when they are opened."""
 
-from collections import Counter
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +14,9 @@ from driftline.curate.core.atomic_io import json_value
 from driftline.curate.core.errors import BadInput, DriftlineError, MissingFile, reason
 from driftline.curate.foreign.arrays import moments_of
 from driftline.curate.foreign.limits import PART, RATIO, UNPACKED
+from driftline.curate.foreign.names import column_once
 
+PARQUET = (".parquet", ".pq")
 BATCH = 65_536  # rows that are decoded at a time
 FEW = 1_000_000  # rows of a photo table that may have less than a byte each
 
@@ -26,7 +28,17 @@ def readable(path: Path | str, expected: str, way_out: str = "") -> Iterator[Non
         yield
     except DriftlineError:
         raise
-    except (pa.ArrowException, OSError, ValueError, LookupError, TypeError, OverflowError, MemoryError) as error:
+    except (
+        pa.ArrowException,
+        OSError,
+        ValueError,
+        LookupError,
+        TypeError,
+        OverflowError,
+        MemoryError,
+        EOFError,
+        zlib.error,
+    ) as error:
         raise BadInput(f"{path} cannot be read ({reason(error)}).", expected, way_out) from None
 
 
@@ -113,14 +125,38 @@ def _longest(column: pa.Array) -> int:
     return _longest(column.values) if hasattr(column, "values") else 0
 
 
+def is_parquet(path: Path) -> bool:
+    """Whether a file is Parquet, by its first bytes or the end of its name."""
+    with path.open("rb") as file:
+        return file.read(4) == b"PAR1" or path.suffix.lower() in PARQUET
+
+
+def tables_below(folder: Path) -> list[Path]:
+    """The Parquet files in a folder in name order; without one, those that `datasets` wrote with `save_to_disk`."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    arrow = [path for path in files if path.suffix.lower() == ".arrow" and not path.name.startswith("cache-")]
+    return [path for path in files if path.suffix.lower() in PARQUET] or arrow
+
+
 def opened_rows(file: Any, name: Any) -> tuple[pa.Schema, Callable[[int, Sequence[str]], Iterator[pa.RecordBatch]]]:
     """The schema of a Parquet file, or of one that `datasets` wrote with `save_to_disk` (.arrow), and what gives some
-    columns of its rows: at most so many rows at a time, of .arrow as they are stored. name: of the file."""
-    if str(name).endswith(".arrow"):
-        stream = pa.ipc.open_stream(file)
-        return stream.schema, lambda _, columns: (batch.select(columns) for batch in stream)
-    parquet = BoundedParquet(file, name)
-    return parquet.schema, parquet.batches
+    columns of its rows: at most so many rows at a time, of .arrow as they are stored. Numbers of classes become their
+    names. name: of the file."""
+    opened: Any = pa.ipc.open_stream(file) if str(name).lower().endswith(".arrow") else BoundedParquet(file, name)
+    classes = class_names(opened.schema)
+
+    def batches(rows: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        row, is_parquet = 1, isinstance(opened, BoundedParquet)
+        for batch in opened.batches(rows, columns) if is_parquet else (one.select(columns) for one in opened):
+            check_offsets(batch.columns)
+            for place, column in enumerate(batch.schema.names):
+                if column in classes and pa.types.is_integer(batch.column(place).type):
+                    named = named_classes(batch.column(place), classes[column], f"{name}: {column}", row)
+                    batch = batch.set_column(place, column, named)
+            row += len(batch)
+            yield batch
+
+    return opened.schema, batches
 
 
 def class_names(schema: pa.Schema) -> dict[str, list[str]]:
@@ -150,12 +186,7 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None, way_out: str 
     with readable(path, "Expected a Parquet file.", way_out), BoundedParquet(path) as file:
         names = file.schema.names
         for name in names if columns is None else columns:
-            if (times := Counter(names)[name]) != 1:
-                raise BadInput(
-                    f"{path} has {'no' if not times else 'more than one'} column {name!r}.",
-                    f"It has {', '.join(names)}.",
-                    way_out,
-                )
+            column_once(names, name, path, way_out)
         table = file.read(columns)
         table.validate(full=True)
         return table

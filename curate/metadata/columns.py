@@ -2,11 +2,10 @@
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Literal
 
-from driftline.curate.core.errors import BadInput, did_you_mean, without_secrets
+from driftline.curate.core.errors import did_you_mean, without_secrets
 from driftline.curate.foreign.names import RESERVED, one_form
 
 # name → type as pyarrow calls it
@@ -97,17 +96,6 @@ def check_columns(columns: dict[str, str], images: Sequence[str]) -> dict[str, s
             "{path: filename, uploaded: year, label: species}"
         )
     return columns
-
-
-def check_names(
-    path: Path | str, names: Sequence[str], columns: Mapping[str, str], way_out: str = "Correct collection.columns."
-) -> None:
-    """Raise BadInput unless a table with columns of these names has each that `columns` asks for, once."""
-    if twice := [column for column in columns.values() if names.count(column) > 1]:
-        raise BadInput(f"{path} has more than one column {twice[0]!r}.", f"It has {names}.")
-    if missing := sorted(set(columns.values()) - set(names)):
-        missing_names = ", ".join(map(repr, missing))
-        raise BadInput(f"{path} has no column {missing_names}.", f"It has {names}.", way_out)
 
 
 def printable(text: str) -> str:

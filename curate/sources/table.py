@@ -1,26 +1,27 @@
 """Tables of photos: CSV, JSON lines, Parquet, folders of Hugging Face `datasets`; each row a file, URL or image."""
 
-import gzip
 import zlib
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator
 
 from driftline.curate.core.errors import BadInput, MissingFile, reason
 from driftline.curate.core.settings import PLACE, PathText
-from driftline.curate.metadata.columns import TimeUnit, check_columns, check_names
+from driftline.curate.foreign.names import column_once
+from driftline.curate.metadata.columns import TimeUnit, check_columns
 from driftline.curate.sources.base import HERE, FileSource, Workplace
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from driftline.curate.foreign.delimited import Part
+    from driftline.curate.foreign.delimited import DelimitedFile, Part
+    from driftline.curate.foreign.json_lines import JsonLines
     from driftline.curate.metadata.column_mapping import Reading
 
 READ = 16_384  # rows that are read at a time
@@ -113,29 +114,26 @@ class Delimited(TableSource):
 
     def pieces(self, at: Workplace) -> "Iterator[Part]":
         """The columns that are asked for, as text, and what is no row."""
+        from driftline.curate.foreign.json_lines import text_rows
+
         (path,) = self.inputs(at)
         root, row = path.parent if self.root is None else at.path(self.root), 0
-        opener: Callable[..., Any] = gzip.open if path.suffix == ".gz" else open
         try:
-            with opener(path, "rb") as file:
-                is_json = path.name.removesuffix(".gz").endswith((".jsonl", ".ndjson"))
-                for part in self._json(file, path) if is_json else self._csv(file, path):
+            with text_rows(path, self.delimiter) as rows:
+                for part in self._parts(rows, path):
                     yield part._replace(root=root)
                     row += len(part.table)
         except (EOFError, OSError, zlib.error) as error:
             raise BadInput(f"{path} cannot be read after row {row:,} ({reason(error)}).") from None
 
-    def _csv(self, file: IO[bytes], path: Path) -> "Iterator[Part]":
+    def _parts(self, lines: "DelimitedFile | JsonLines", path: Path) -> "Iterator[Part]":
         from driftline.curate.foreign.delimited import DelimitedFile
 
-        table = DelimitedFile(file, path, self.delimiter)
-        check_names(path, table.header, self.columns, WAY_OUT)
-        yield from table.parts(sorted(set(self.columns.values())))
-
-    def _json(self, file: IO[bytes], path: Path) -> "Iterator[Part]":
-        from driftline.curate.foreign.json_lines import JsonLines
-
-        lines = JsonLines(file, path)
+        if isinstance(lines, DelimitedFile):
+            for column in self.columns.values():
+                column_once(lines.header, column, path, WAY_OUT)
+            yield from lines.parts(sorted(set(self.columns.values())))
+            return
         lists, firsts = ([c for n, c in self.columns.items() if n in of] for of in (["tags"], ["title", "caption"]))
         yield from lines.parts(sorted(set(self.columns.values())), lists, firsts)
         needed = (c for n, c in self.columns.items() if n in ("uploaded", "url", "path", "id"))
@@ -157,6 +155,8 @@ class Parquet(TableSource):
 
     def inputs(self, at: Workplace = HERE) -> list[Path]:
         """The files in name order, .parquet or else .arrow; none for an address on the web."""
+        from driftline.curate.foreign.tables import tables_below
+
         if self.path.startswith(("http://", "https://")):
             return []
         path = at.path(self.path)
@@ -164,8 +164,7 @@ class Parquet(TableSource):
             return [path]
         if not path.is_dir():
             raise MissingFile(f"There is no {path}.", "Expected a Parquet file or folder.", "Check collection.path.")
-        arrow = sorted(p for p in path.rglob("*.arrow") if not p.name.startswith("cache-"))
-        if not (files := sorted(path.rglob("*.parquet")) or arrow):
+        if not (files := tables_below(path)):
             raise BadInput(f"The folder {path} is empty of data.", "Expected .parquet or .arrow files.")
         return files
 
@@ -203,22 +202,17 @@ def _pieces(path: Path | str, columns: Mapping[str, str], root: Path, name: str)
     import pyarrow as pa
 
     from driftline.curate.foreign.delimited import Part
-    from driftline.curate.foreign.tables import check_offsets, class_names, named_classes, opened_rows, readable
+    from driftline.curate.foreign.tables import opened_rows, readable
 
     names = sorted({column for role, column in columns.items() if role != "image"})
     with readable(path, "Expected Parquet, or a file of Hugging Face datasets."), _open_bytes(path) as file:
         schema, batches = opened_rows(file, path)
-        check_names(path, schema.names, columns)
-        classes, row = class_names(schema), 0
+        for column in columns.values():
+            column_once(schema.names, column, path, "Correct collection.columns.")
+        row = 0
         for batch in batches(READ, names):
-            check_offsets(batch.columns)
-            table = pa.Table.from_batches([batch])
-            for column in classes.keys() & set(names):
-                if pa.types.is_integer(table[column].type):
-                    values = named_classes(table[column], classes[column], f"{path}: {column}", row + 1)
-                    table = table.set_column(names.index(column), column, values)
             image = partial(_image, Path(path).absolute(), columns["image"], name, row) if "image" in columns else None
-            yield Part(table, {}, root=root, image=image)
+            yield Part(pa.Table.from_batches([batch]), {}, root=root, image=image)
             row += len(batch)
 
 

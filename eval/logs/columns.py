@@ -10,15 +10,16 @@ import pyarrow as pa
 
 from driftline.curate.core.errors import BadInput, MissingFile, did_you_mean
 from driftline.curate.foreign import cells, time_cells
-from driftline.curate.foreign.delimited import DelimitedFile, Part
-from driftline.curate.foreign.json_lines import JsonLines
-from driftline.curate.foreign.tables import BoundedParquet, arrow_of, check_offsets, readable
+from driftline.curate.foreign.delimited import Part, ending
+from driftline.curate.foreign.json_lines import JSON, text_rows
+from driftline.curate.foreign.names import column_once
+from driftline.curate.foreign.tables import PARQUET, BoundedParquet, arrow_of, check_offsets, is_parquet, readable
 
 ROLES = ("time", "id", "version", "prediction", "score", "label", "label_time", "group")
 NAMED = (*ROLES, "path")
 NEEDED = ("time", "id", "version", "prediction")
 BATCH = 1 << 16  # rows that are read at once
-SUFFIXES = (".parquet", ".pq", ".csv", ".tsv", ".jsonl", ".ndjson")
+SUFFIXES = (*PARQUET, ".csv", ".tsv", *JSON)
 EXPECTED = "Expected a table of predictions."
 COLUMNS = ("version", "trained_to")
 Parts = Callable[[Mapping[str, str]], Iterator[Part]]
@@ -37,25 +38,19 @@ def opened(source: Any, what: str) -> Iterator[tuple[list[str], Parts]]:
         raise BadInput(f"{path} is a folder.", "Expected files.", f"Name them: {path}/*.parquet.")
     if not path.is_file():
         raise MissingFile(f"There is no file {path}.", "Expected a log: Parquet, CSV or JSON lines.")
-    suffix = path.suffix.lower()
-    if suffix not in SUFFIXES:
+    if (suffix := ending(path)) not in SUFFIXES:
         raise BadInput(f"{path} ends in {suffix or 'nothing'}.", f"Expected one of {', '.join(SUFFIXES)}.")
     with readable(what, EXPECTED):
-        if suffix in (".parquet", ".pq"):
+        if is_parquet(path):
             with BoundedParquet(path) as file:
                 columns = file.schema.names
                 yield columns, lambda chosen: _renamed(file.batches(BATCH, [*chosen.values()]), chosen)
         else:
-            with path.open("rb") as lines:
-                is_json = suffix in (".jsonl", ".ndjson")
-                rows = JsonLines(lines, path) if is_json else DelimitedFile(lines, path)
-                yield (
-                    rows.header,
-                    lambda chosen: (
-                        Part(part.table.rename_columns([*chosen]), part.faults)
-                        for part in rows.parts([*chosen.values()])
-                    ),
-                )
+            with text_rows(path) as rows:
+                yield rows.header, lambda chosen: (
+                    part._replace(table=part.table.rename_columns([*chosen]))
+                    for part in rows.parts([*chosen.values()])
+                )  # fmt: skip
 
 
 def _renamed(batches: Iterable[pa.RecordBatch], chosen: Mapping[str, str]) -> Iterator[Part]:
@@ -76,11 +71,8 @@ def named(
     forms = {name.strip().casefold(): name for name in reversed(names)} | {name: name for name in names}
     columns = {role: asked.get(role, forms.get(role, role)) for role in roles}
     for role, column in columns.items():
-        if names.count(column) > 1:
-            raise BadInput(f"{what} has more than one column {column!r}.", f"It has {', '.join(names)}.")
-        if column not in names and (role in needed or (role in asked and role not in ("label", "label_time"))):
-            way_out = "Name it: --columns '{" + f"{role}: COLUMN" + "}'."
-            raise BadInput(f"{what} has no column {column!r}.", f"It has {', '.join(names)}.", way_out)
+        if column in names or role in needed or (role in asked and role not in ("label", "label_time")):
+            column_once(names, column, what, "Name it: --columns '{" + f"{role}: COLUMN" + "}'.")
     return {role: column for role, column in columns.items() if column in names}
 
 
@@ -94,8 +86,7 @@ def read_versions(source: Any) -> dict[str, int | None]:
         source = [{"version": str(name), "trained_to": date} for name, date in source.items()]
     what = str(source) if isinstance(source, str | Path) else "versions"
     with opened(source, what) as (names, parts):
-        if "version" not in names:
-            raise BadInput(f"{what} has no column 'version'.", f"It has {', '.join(names)}.")
+        column_once(names, "version", what)
         for name in names:
             if name not in COLUMNS and (close := did_you_mean(name, COLUMNS)):
                 raise BadInput(f"{what} has a column {name!r}.", f"Expected {', '.join(COLUMNS)}.", close)

@@ -1,7 +1,6 @@
 """Labelled texts: Banking77 and CLINC150 by name or file, or any table with a column of texts and one of labels."""
 
 import json
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +8,12 @@ import numpy as np
 
 from driftline.curate.core.atomic_io import sha256_bytes, write_bytes
 from driftline.curate.core.errors import BadArray, BadInput, MissingFile, Unreachable, reason
-from driftline.curate.foreign.delimited import csv_rows
+from driftline.curate.core.parsing import rows_of
+from driftline.curate.foreign.delimited import ending
 from driftline.curate.foreign.documents import read_text
 from driftline.curate.foreign.http import Client, Policy, Temporary
 from driftline.stream_builder.datasets.base import Dataset, Options, Samples
+from driftline.stream_builder.importers.dated import column_of, table_of
 from driftline.stream_builder.rows import labelled
 
 TEXT = ("text", "utterance", "sentence", "question", "query", "content")  # names of a column of texts
@@ -74,7 +75,7 @@ def open_texts(path: Path, options: Options) -> Dataset:
     10,000 characters or contains a NUL, and for missing columns.
     """
     if path.is_file():
-        rows = _clinc(path) if path.suffix == ".json" else _table(path)
+        rows = _clinc(path) if path.suffix.lower() == ".json" else _table(path)
     else:
         rows = []
         for part in ("train", "test"):
@@ -96,29 +97,14 @@ def open_texts(path: Path, options: Options) -> Dataset:
 
 def _table(path: Path, part: str = "") -> Rows:
     """(text, label, part) of each row; without a part, the column `split` names it."""
-    records: Iterable[Mapping[str, Any]]
-    if path.suffix == ".jsonl":
-        records = [
-            _parsed(line, f"{path}, line {i + 1}") for i, line in enumerate(read_text(path).split("\n")) if line.strip()
-        ]
-    else:
-        delimiter = "\t" if path.suffix == ".tsv" else ","
-        records = [row for _, row in csv_rows(path, [], "Expected a table with a header.", delimiter=delimiter)]
+    table = table_of(path, None)
+    table = table.rename_columns([name.strip().lower() for name in table.column_names])
+    of = [column_of(table, path, None, names, "") for names in (TEXT, LABEL, *[["split"]] * (not part))]
     rows = []
-    for i, record in enumerate(records):
+    for i, (text, label, *side) in enumerate(rows_of(table, *of)):
         row = f"{path}, row {i + 1}"
-        text, label = (_column(record, names, row) for names in (TEXT, LABEL))
-        rows.append((checked(text, row), checked(label, row), part or _column(record, ("split",), row)))
+        rows.append((checked(text or "", row), checked(label or "", row), part or str(side[0])))
     return rows
-
-
-def _column(record: Mapping[str, Any], names: Iterable[str], row: str) -> str:
-    """The value of the first column that has one of the names."""
-    columns = {str(key).strip().lower(): value for key, value in record.items() if key is not None}
-    for name in names:
-        if name in columns:
-            return "" if columns[name] is None else str(columns[name])
-    raise BadInput(f"{row}: there is no column {' or '.join(names)}.", f"It has {', '.join(columns) or 'none'}.")
 
 
 def _clinc(path: Path) -> Rows:
@@ -163,5 +149,5 @@ def checked(text: str, row: str) -> str:
 def has_texts(path: Path) -> bool:
     """Whether a file or folder has tables of texts."""
     if path.is_file():
-        return path.suffix in (*ENDINGS, ".json")
+        return ending(path) in (*ENDINGS, ".json")
     return any(any(path.glob(f"*train*{ending}")) for ending in ENDINGS)

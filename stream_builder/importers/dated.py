@@ -11,12 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from driftline.curate.core.errors import BadConfig, BadInput, MissingFile
+from driftline.curate.core.times.dates import SENTINELS
 from driftline.curate.foreign import cells, time_cells
 from driftline.curate.foreign.cells import NO_LABEL, NOTHING
-from driftline.curate.foreign.delimited import DelimitedFile
-from driftline.curate.foreign.json_lines import JsonLines
-from driftline.curate.foreign.names import fault
-from driftline.curate.foreign.tables import arrow_of, read_parquet, readable
+from driftline.curate.foreign.json_lines import JsonLines, text_rows
+from driftline.curate.foreign.limits import RATIO, UNPACKED
+from driftline.curate.foreign.names import column_once, fault
+from driftline.curate.foreign.tables import arrow_of, is_parquet, read_parquet, readable
 from driftline.curate.foreign.time_cells import UNITS, YEARS
 from driftline.stream_builder.lazy_images import LazyImages, from_files
 from driftline.stream_builder.rows import labelled
@@ -54,10 +55,10 @@ def times_of(
         if looks := time_cells.not_seconds(numbers):
             problem = f"{row_of(0)}: the time is {values[0]}; as seconds, all rows would lie in 1970."
             raise BadInput(f"{problem} It looks like {looks}.", EXPECTED, "Convert the column to dates.")
-        others = numbers[~np.isin(numbers, time_cells.SENTINELS)]
+        others = numbers[~np.isin(numbers, SENTINELS)]
         is_clock = len(others) and others.min() >= 10 * time_cells.EARLY
         seconds = values // time_cells.per_second(others, f"{row_of(0)}: the time")
-        odd = np.isin(values, time_cells.SENTINELS if is_clock else time_cells.FAR)
+        odd = np.isin(values, SENTINELS if is_clock else time_cells.FAR)
         odd |= (seconds < time_cells.CALENDAR[0]) | (seconds >= time_cells.CALENDAR[1])
         if odd.any():
             raise BadInput(f"{row_of(int(odd.argmax()))}: the time is {values[odd.argmax()]}.", EXPECTED)
@@ -103,11 +104,11 @@ def label_times(
     return late
 
 
-def table_of(source: Any, texts: Collection[str] = ()) -> pa.Table:
+def table_of(source: Any, texts: Collection[str] | None = ()) -> pa.Table:
     """A CSV, JSON lines or Parquet file, a data frame, or columns by name, in Arrow's form. Raises MissingFile, and
     BadInput, of lines also for the first one that is no row.
 
-    texts: columns of lines whose cells stay as they are written; others are numbers if all their cells are.
+    texts: columns of lines whose cells stay as they are written, None: all; others are numbers if all their cells are.
     """
     if not isinstance(source, str | Path):
         return arrow_of(source)
@@ -115,24 +116,25 @@ def table_of(source: Any, texts: Collection[str] = ()) -> pa.Table:
     if not path.is_file():
         raise MissingFile(f"There is no file {path}.", "Expected a table: CSV, JSON lines or Parquet.")
     with readable(path, "Expected CSV, JSON lines or Parquet."):
-        if path.suffix == ".parquet":
+        if is_parquet(path):
             return read_parquet(path)
-        with path.open("rb") as file:
-            is_json = path.suffix.lower() in (".jsonl", ".ndjson")
-            rows = JsonLines(file, path) if is_json else DelimitedFile(file, path)
-            header = rows.header
+        with text_rows(path) as rows:
+            header, size = rows.header, 0
             parts: list[list[pa.ChunkedArray]] = []
             for table, faults, *_ in rows.parts(header, header) if isinstance(rows, JsonLines) else rows.parts():
                 for fault in faults.values():
                     why = f"{fault.reason.replace('_', ' ')} in {fault.raw[:60]!r}, with {len(header)} columns"
                     raise BadInput(f"{path}, line {fault.line:,}: {why}.", "Expected one row a line.")
                 parts.append(table.columns)
+                if (size := size + table.nbytes) > (most := max(UNPACKED, RATIO * path.stat().st_size)):
+                    raise BadInput(f"{path} would unpack to {size:,} bytes or more.", f"Expected at most {most:,}.")
     columns = []
     for name, *pieces in zip(header, *parts, strict=True):
         listed = next((piece.type for piece in pieces if pa.types.is_list(piece.type)), pa.binary())
         kind = pa.string() if all(piece.type == pa.string() for piece in pieces) else listed
         column = pa.chunked_array([chunk for piece in pieces for chunk in piece.cast(kind).chunks], kind)
-        columns.append(column if name in texts or kind != pa.string() else _numbers(column))
+        is_text = texts is None or name in texts or kind != pa.string()
+        columns.append(column if is_text else _numbers(column))
     return pa.Table.from_arrays(columns, header)
 
 
@@ -153,14 +155,8 @@ def _numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def column_of(table: pa.Table, path: Path, column: str | None, usual: Sequence[str], option: str) -> str:
     """The name of a column: as given, or the first usual one. Raises BadInput."""
-    names = table.column_names
-    candidates = [column] if column else [name for name in usual if name in names]
-    if not candidates or candidates[0] not in names:
-        wanted = repr(column) if column else " or ".join(usual)
-        raise BadInput(f"{path} has no column {wanted}.", f"It has {', '.join(names)}.", f"Use {option} COLUMN.")
-    if names.count(candidates[0]) > 1:
-        raise BadInput(f"{path} has more than one column {candidates[0]!r}.", "Expected one.")
-    return candidates[0]
+    column = column or next((name for name in usual if name in table.column_names), " or ".join(usual))
+    return column_once(table.column_names, column, path, option and f"Use {option} COLUMN.")
 
 
 def texts_of(column: pa.ChunkedArray, row_of: RowOf, name: str) -> list[str]:

@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from driftline.curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile, reason
 from driftline.curate.foreign.cells import NOTHING
 from driftline.curate.foreign.http import limit_hub
-from driftline.curate.foreign.tables import check_offsets, class_names, named_classes, opened_rows, readable
+from driftline.curate.foreign.names import column_once
+from driftline.curate.foreign.tables import class_names, opened_rows, readable, tables_below
 from driftline.stream_builder.importers.dated import label_times, labels_of, times_of
 from driftline.stream_builder.lazy_images import LazyImages
 from driftline.stream_builder.rows import Rows, cut
@@ -104,14 +105,11 @@ class _Reader:
         with readable(shard, "Expected a shard of a Hugging Face dataset."):
             schema, batches = opened_rows(pa.memory_map(str(shard)), shard)
         for column in self.columns.values():
-            if (times := schema.names.count(column)) != 1:
-                many = "more than one" if times else "no"
-                raise BadInput(f"{name} has {many} column {column!r}.", f"It has {', '.join(schema.names)}.")
+            column_once(schema.names, column, name)
         if "x" not in self.columns:
             self.columns["x"] = _samples_column(name, schema)
         is_image = pa.types.is_struct(schema.field(self.columns["x"]).type)
-        classes = class_names(schema).get(self.columns["label"], [])
-        self.has_names |= bool(classes)
+        self.has_names |= self.columns["label"] in class_names(schema)
         side = next((SIDES[p] for p in _words(name) if p in SIDES), "")
         row = 0
         if is_image:
@@ -119,7 +117,6 @@ class _Reader:
         images = self.files[-1].open("wb") if is_image else nullcontext()
         with readable(shard, "Expected a shard of a Hugging Face dataset."), images as file:
             for batch in batches(ROWS, list(dict.fromkeys(self.columns.values()))):
-                check_offsets(batch.columns)
                 columns = {role: batch.column(column) for role, column in self.columns.items()}
                 if file is not None:
                     self._write(columns.pop("x"), file, name, row)
@@ -131,9 +128,6 @@ class _Reader:
                         )
                         raise BadInput(problem, "Expected text in every row.")
                     columns["x"] = pa.array(texts, pa.large_string())
-                if classes and pa.types.is_integer(columns["label"].type):
-                    what = f"{name}: {self.columns['label']}"
-                    columns["label"] = named_classes(columns["label"], classes, what, row + 1)
                 self.tables.append(pa.table(columns))
                 self.ids += [f"{name}-{row + i}" for i in range(len(batch))]
                 self.sides += [side] * len(batch)
@@ -186,8 +180,7 @@ def _words(name: str) -> list[str]:
 def _shards(path: Path, config: str | None, folder: Path) -> Iterator[tuple[str, Path]]:
     """(name in the dataset, file) of each shard, in name order; a downloaded one is removed after it was read."""
     if path.exists():
-        paths = sorted(path.rglob("*.parquet")) or sorted(p for p in path.rglob("*.arrow") if "cache-" not in p.name)
-        names = [file.relative_to(path).as_posix() for file in paths]
+        names = [file.relative_to(path).as_posix() for file in tables_below(path)]
         for name in _of_config(names, config, str(path)):
             yield name, path / name
         return

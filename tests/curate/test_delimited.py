@@ -52,7 +52,7 @@ def test_a_quoted_text_may_have_several_lines(tmp_path: Path) -> None:
 
 
 def test_a_missing_column_is_named_with_the_header(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"no column 'jahr'.*\['file', 'year'\]"):
+    with pytest.raises(BadInput, match=r"no column 'jahr'.*It has file, year"):
         rows(tmp_path, "file,year\na,1\n", {"path": "file", "uploaded": "jahr"})
 
 
@@ -63,7 +63,7 @@ def test_a_table_of_one_column_is_one_sentence(tmp_path: Path, text: str) -> Non
 
 
 def test_a_column_that_is_there_twice_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"more than one column 'year'.*\['file', 'year', 'year'\]"):
+    with pytest.raises(BadInput, match=r"more than one column 'year'.*It has file, year, year"):
         rows(tmp_path, "file,year,year\na,1,2\n", {"path": "file", "uploaded": "year"})
 
 
