@@ -1,4 +1,4 @@
-"""Arrow columns: rows of some columns, and fast parsing of whole text columns (percent-decoding, numbers, times)."""
+"""Arrow columns: rows of some columns, and percent-decoding of whole text columns."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -87,51 +87,6 @@ def _repair(column: pa.Array, decoded: pa.Array, rows: np.ndarray) -> pa.Array:
     mask[bad] = True
     repaired = [unquote_plus(column[i].as_py(), errors="replace").replace("\x00", "\ufffd") for i in bad]
     return pc.replace_with_mask(decoded, pa.array(mask), pa.array(repaired, pa.string()))
-
-
-def integers(column: pa.Array) -> pa.Array:
-    """Strict decimal integers (N,) int64; null for any other text.
-
-    >>> integers(pa.array(["12", "-3", "+4", " 5", "1e3", "", "9" * 30])).to_pylist()
-    [12, -3, None, None, None, None, None]
-    """
-    plain = pc.match_substring_regex(column, r"^-?[0-9]{1,18}$")
-    return pc.if_else(plain, column, None).cast(pa.int64())
-
-
-def degrees(column: pa.Array) -> pa.Array:
-    """Decimal degrees (N,) float64 in [-180, 180]; null for any other text.
-
-    >>> degrees(pa.array(["-81.80", "181", "nan", "", "1e1"])).to_pylist()
-    [-81.8, None, None, None, 10.0]
-    """
-    plain = pc.match_substring_regex(column, r"^[+-]?([0-9]{1,30}\.?[0-9]{0,30}|\.[0-9]{1,30})([eE][+-]?[0-9]{1,2})?$")
-    number = pc.if_else(plain, pc.replace_substring_regex(column, r"^\+", ""), None).cast(pa.float64())
-    return pc.if_else(pc.less_equal(pc.abs(number), 180.0), number, None)
-
-
-def local_seconds(column: pa.Array) -> pa.Array:
-    """`2012-02-16 09:56:37`, with or without a fraction → seconds (int64) as if the time were UTC; else null.
-
-    >>> local_seconds(pa.array(["1970-01-01 00:00:10.0", "4501-01-01 00:00:00", "2011-02-30 00:00:00"])).to_pylist()
-    [10, 79870665600, None]
-    """
-    shaped = pc.match_substring_regex(column, r"^[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]*)?$")
-    stamp = pc.utf8_slice_codeunits(pc.if_else(shaped, column, None), 0, 19)
-    stamp = pc.if_else(pc.starts_with(stamp, "0000"), None, stamp)
-    try:
-        return stamp.cast(pa.timestamp("s")).cast(pa.int64())
-    except pa.ArrowInvalid:  # some day or hour does not exist: parse value by value
-        return pa.array([_seconds(text) for text in stamp.to_pylist()], pa.int64())
-
-
-def _seconds(text: str | None) -> int | None:
-    if text is None:
-        return None
-    try:
-        return int(pa.scalar(text).cast(pa.timestamp("s")).cast(pa.int64()).as_py())
-    except pa.ArrowInvalid:
-        return None
 
 
 def rows_of(table: pa.Table, *names: str) -> Iterator[tuple[Any, ...]]:

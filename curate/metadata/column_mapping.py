@@ -16,12 +16,11 @@ from driftline.curate.foreign.cells import NO_LABEL, NOTHING
 from driftline.curate.foreign.delimited import Fault
 from driftline.curate.foreign.names import RESERVED, in_either_form
 from driftline.curate.foreign.time_cells import NO_TIME, UNREADABLE, TimeColumn, Times
-from driftline.curate.metadata.columns import FLICKR_LICENCES, ID, TimeUnit, id_of_address, printable, safe_id
+from driftline.curate.metadata.columns import DEGREES, FLICKR_LICENCES, ID, TimeUnit, id_of_address, printable, safe_id
 from driftline.curate.metadata.schema import as_mask, records_with, whole
 
 SURVEYED = ("uploaded", "until", "taken", "label", "licence", "id", "user", "title")
 TIME_FAULTS = {"until": "bad_upload_time", "uploaded": "bad_upload_time", "taken": "bad_capture_time"}
-DEGREES = {"longitude": 180.0, "latitude": 90.0}
 TEXTS = ("label", "licence")  # of which names are counted
 WHOLE = ("id", "user", "label")  # of which 1.0 is 1
 NUMBERED = ("id", "user")  # of which none was rounded

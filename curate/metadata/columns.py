@@ -35,6 +35,7 @@ COLUMNS = {
 }
 
 TimeUnit = Literal["auto", "year", "month", "day", "excel", "s", "ms", "us", "ns"]
+DEGREES = {"longitude": 180.0, "latitude": 90.0}
 FLICKR_BEGAN = 1_075_593_600  # 1 February 2004: an earlier upload time of Flickr is no date
 CC = "https://creativecommons.org/licenses/"
 FLICKR_LICENCES = (  # names and addresses of 0 … 10 [flickr.photos.licenses.getInfo]

@@ -8,7 +8,7 @@ second, then divided by licence. For every window, the promised and the received
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -24,7 +24,7 @@ from driftline.curate.core.times.dates import seconds_of
 from driftline.curate.foreign.cells import NOTHING
 from driftline.curate.foreign.http import LARGEST, Client, Policy, Reply, Temporary
 from driftline.curate.foreign.names import is_count
-from driftline.curate.metadata.columns import FLICKR_BEGAN, LONGEST_RAW
+from driftline.curate.metadata.columns import DEGREES, FLICKR_BEGAN, LONGEST_RAW
 from driftline.curate.metadata.schema import batch_of, rebatch
 from driftline.curate.sources.base import HERE, Source, Workplace
 
@@ -225,9 +225,7 @@ class Flickr(Source):
 
         if not isinstance(photo, dict) or not re.fullmatch("[0-9]{1,90}", str(photo.get("id", ""))):
             return bad("bad_id")
-        try:
-            uploaded = seconds_of(str(photo["dateupload"]))
-        except (KeyError, ValueError, OverflowError):
+        if (uploaded := _read(seconds_of, photo.get("dateupload"))) is None:
             return bad("bad_upload_time")
         if str(photo.get("license")) not in licences:
             return bad("other_licence")
@@ -238,14 +236,16 @@ class Flickr(Source):
         if len(sizes) > 1 and sizes[0][1] == "url_o":
             extra = json.dumps({"other_url": sizes[1][0], "other_size": SIZES[sizes[1][1]]})
         description = photo.get("description")
-        x, y = _degrees(photo.get("longitude")), _degrees(photo.get("latitude"))
-        located = (x, y) != (0.0, 0.0)  # what Flickr writes for an unknown position
+        place = {name: _read(float, photo.get(name)) for name in DEGREES}
+        unknown = str(photo.get("datetakenunknown", "0")) == "1"
+        located = any(place.values())  # what Flickr writes for an unknown position is 0, 0
+        place = {name: x if located and abs(x or 0.0) <= DEGREES[name] else None for name, x in place.items()}
         return {
             "id": str(photo["id"]),
             "row": row,
             "url": sizes[0][0] if sizes else None,
             "uploaded": uploaded if uploaded >= FLICKR_BEGAN else None,
-            "taken": None if str(photo.get("datetakenunknown", "0")) == "1" else _taken(photo.get("datetaken")),
+            "taken": None if unknown else _read(seconds_of, photo.get("datetaken")),
             "user": owner,
             "nickname": text_of(photo.get("ownername")),
             "title": text_of(photo.get("title")),
@@ -255,9 +255,8 @@ class Flickr(Source):
             "licence_url": licence_url or None,
             "page_url": f"https://www.flickr.com/photos/{quote(owner, safe='@')}/{photo['id']}/" if owner else None,
             "media": "video" if photo.get("media") == "video" else "photo",
-            "longitude": x if located else None,
-            "latitude": y if located else None,
             "extra": extra,
+            **place,
         }
 
 
@@ -345,16 +344,8 @@ def _count(value: Any) -> int:
     return int(text) if is_count(text) else 0
 
 
-def _degrees(value: Any) -> float | None:
+def _read(convert: Callable[[str], Any], value: Any) -> Any:
     try:
-        number = float(value)
-    except (ValueError, TypeError):
-        return None
-    return number if abs(number) <= 180 else None  # also not for NaN
-
-
-def _taken(value: Any) -> int | None:
-    try:
-        return seconds_of(str(value))
+        return convert(str(value))
     except (ValueError, OverflowError):
         return None

@@ -154,7 +154,7 @@ def results_files(context: Context) -> list[Path]:
     if context.config.validation.method == "catalogue":
         return []
     folder = context.answers_folder
-    return sorted(p for p in folder.glob("[!.]*.*") if p.suffix in (".csv", ".json")) if folder.is_dir() else []
+    return sorted(p for p in folder.glob("[!.]*.*") if p.suffix.lower() in (".csv", ".json")) if folder.is_dir() else []
 
 
 def local_files(context: Context) -> list[tuple[Path, Path]]:

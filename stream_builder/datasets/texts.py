@@ -1,16 +1,15 @@
 """Labelled texts: Banking77 and CLINC150 by name or file, or any table with a column of texts and one of labels."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from driftline.curate.core.atomic_io import sha256_bytes, write_bytes
-from driftline.curate.core.errors import BadArray, BadInput, MissingFile, Unreachable, reason
+from driftline.curate.core.atomic_io import read_object, sha256_bytes, write_bytes
+from driftline.curate.core.errors import BadArray, BadInput, MissingFile, Unreachable
 from driftline.curate.core.parsing import rows_of
+from driftline.curate.foreign.cells import flat
 from driftline.curate.foreign.delimited import ending
-from driftline.curate.foreign.documents import read_text
 from driftline.curate.foreign.http import Client, Policy, Temporary
 from driftline.stream_builder.datasets.base import Dataset, Options, Samples
 from driftline.stream_builder.importers.dated import column_of, table_of
@@ -98,7 +97,8 @@ def open_texts(path: Path, options: Options) -> Dataset:
 def _table(path: Path, part: str = "") -> Rows:
     """(text, label, part) of each row; without a part, the column `split` names it."""
     table = table_of(path, None)
-    table = table.rename_columns([name.strip().lower() for name in table.column_names])
+    table = pa.table([flat(table[i], f"{path}: {name}") for i, name in enumerate(table.column_names)],
+                     [name.strip().lower() for name in table.column_names])  # fmt: skip
     of = [column_of(table, path, None, names, "") for names in (TEXT, LABEL, *[["split"]] * (not part))]
     rows = []
     for i, (text, label, *side) in enumerate(rows_of(table, *of)):
@@ -109,7 +109,7 @@ def _table(path: Path, part: str = "") -> Rows:
 
 def _clinc(path: Path) -> Rows:
     """`train`, `test`, `oos_train` and `oos_test` are lists of [text, intent] [Larson et al. 2019]."""
-    lists = _parsed(read_text(path), str(path))
+    lists = read_object(path, {}, "")
     rows: Rows = []
     for key in ("train", "oos_train", "test", "oos_test"):
         pairs = lists.get(key, [])
@@ -121,16 +121,6 @@ def _clinc(path: Path) -> Rows:
                 raise BadInput(f"{row}: {str(pair)[:60]!r}.", "Expected [text, intent].")
             rows.append((checked(str(pair[0]), row), checked(str(pair[1]), row), key.removeprefix("oos_")))
     return rows
-
-
-def _parsed(text: str, source: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"{source}: invalid JSON ({reason(error)}).") from None
-    if not isinstance(value, dict):
-        raise BadInput(f"{source}: {type(value).__name__}.", "Expected a JSON object.")
-    return value
 
 
 def checked(text: str, row: str) -> str:

@@ -491,19 +491,16 @@ def test_the_form_of_lines_changes_no_cell(form: str, door: str, tmp_path: Path)
 @pytest.mark.parametrize("end", ["CSV", "csv.gz", "tsv.gz", "jsonl.gz", "JSONL", "NDJSON.GZ", "pq", "PARQUET"])
 def test_a_file_is_read_by_its_content_and_the_end_of_its_name_in_any_case(end: str, door: str, tmp_path: Path) -> None:
     kind = {"tsv": "csv", "pq": "parquet", "ndjson": "jsonl"}.get(name := end.lower().removesuffix(".gz"), name)
-    data = table(tmp_path, kind, rows_of("time", ["2020-01-01", "2020-01-02"])).read_bytes()
+    data = table(tmp_path, kind, rows_of("time", ["2020"])).read_bytes()
     data = data.replace(b",", b"\t") if name == "tsv" else data
     (path := tmp_path / f"t.{end}").write_bytes(gzip.compress(data) if "gz" in end.lower() else data)
-    times = [seconds_of("2020-01-01"), seconds_of("2020-01-02")]
-    if door == "photos":
-        more = {} if kind == "parquet" else {"delimiter": "\t" if name == "tsv" else ","}
-        assert (
-            records((Parquet if kind == "parquet" else Delimited)(path=path, columns=PHOTOS, **more), "uploaded")
-            == times
-        )
-    else:
-        read = read_log([path]) if door == "log" else from_table(path, x="url", period=1, test_share=0).flat("train")
-        assert read.time.tolist() == times
+    photos = partial(Parquet, columns=PHOTOS) if kind == "parquet" else partial(Delimited, columns=PHOTOS, delimiter="")
+    readers: dict[str, Callable[[], Any]] = {
+        "photos": lambda: pa.Table.from_batches(photos(path=path).batches())["uploaded"].to_numpy(),
+        "log": lambda: read_log([path]).time,
+        "table": lambda: from_table(path, x="url", period=1, test_share=0).flat("train").time,
+    }
+    assert readers[door]().tolist() == [seconds_of("2020-01-01")]
 
 
 @pytest.mark.parametrize("door", ["photos", "log"])

@@ -107,7 +107,7 @@ class TestTables:
 
     def test_columns_encodings_and_missing_files(self, table: Path) -> None:
         (table / "train.csv").write_text("words,category\na,b\n")
-        with pytest.raises(BadInput, match="there is no column text or utterance"):
+        with pytest.raises(BadInput, match="has no column 'text or utterance"):
             open_dataset(table)
         (table / "train.csv").write_bytes(b"text,category\n\xff\xfe,b\n")
         with pytest.raises(BadInput, match="is not UTF-8"):

@@ -19,11 +19,13 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from driftline.curate.core.errors import BadInput, reason
-from driftline.curate.core.parsing import degrees, integers, local_seconds, plus_decode
+from driftline.curate.core.parsing import plus_decode
+from driftline.curate.foreign import cells, time_cells
 from driftline.curate.foreign.cells import stated
+from driftline.curate.foreign.names import column_once
 from driftline.curate.foreign.tables import BoundedParquet
-from driftline.curate.metadata.columns import FLICKR_BEGAN, LONGEST_RAW
-from driftline.curate.metadata.schema import records_with
+from driftline.curate.metadata.columns import DEGREES, FLICKR_BEGAN, LONGEST_RAW
+from driftline.curate.metadata.schema import records_with, whole
 from driftline.curate.sources.yfcc import bzip2
 
 # Names as in the SQLite form, in the order of the parts of 2014.
@@ -47,10 +49,13 @@ def records(
     """
     n = len(columns["photoid"])
     id_, uploaded, marker = columns["photoid"], columns["dateuploaded"], columns["marker"]
-    seconds = integers(uploaded)
+    is_number = pc.match_substring_regex(uploaded, r"^-?[0-9]{1,18}$")
+    seconds = pc.if_else(is_number, uploaded, None).cast(pa.int64())
+    taken = time_cells.parsed(pc.utf8_slice_codeunits(pa.chunked_array([columns["datetaken"]]), 0, 19), "").dated("s")
+    x, y = (cells.numbers(pa.chunked_array([columns[name]]), name)[0] for name in ("longitude", "latitude"))
     checks = (
         ("bad_id", pc.invert(pc.match_substring_regex(id_, r"^[0-9]{1,90}$"))),
-        ("bad_upload_time", pc.and_(pc.is_null(seconds), pc.not_equal(uploaded, ""))),
+        ("bad_upload_time", pc.and_(pc.invert(is_number), pc.not_equal(uploaded, ""))),
         ("bad_marker", pc.invert(pc.is_in(marker, pa.array(["0", "1"])))),
     )
     for name, mask in checks:
@@ -63,7 +68,7 @@ def records(
         "row": pa.array(np.arange(first, first + n)),
         "url": stated(columns["downloadurl"]),
         "uploaded": pc.if_else(pc.and_(pc.less(seconds, FLICKR_BEGAN), pc.not_equal(seconds, 0)), None, seconds),
-        "taken": local_seconds(columns["datetaken"]),
+        "taken": pa.array(taken.value, mask=taken.form >= time_cells.NO_TIME),
         "user": stated(columns["uid"]),
         "nickname": stated(plus_decode(columns["unickname"])),
         "title": stated(plus_decode(columns["title"])),
@@ -74,8 +79,8 @@ def records(
         "licence_url": stated(columns["licenseurl"]),
         "page_url": stated(columns["pageurl"]),
         "media": pc.if_else(pc.equal(marker, "0"), "photo", "video"),
-        "longitude": degrees(columns["longitude"]),
-        "latitude": degrees(columns["latitude"]),
+        "longitude": whole(pc.if_else(pc.less_equal(pc.abs(x), DEGREES["longitude"]), x, None)),
+        "latitude": whole(pc.if_else(pc.less_equal(pc.abs(y), DEGREES["latitude"]), y, None)),
     }
     return records_with(decoded, faults, n)
 
@@ -343,16 +348,9 @@ def _from_rows(rows: list[tuple[Any, ...]], row: int) -> pa.RecordBatch:
 def _parquet(path: Path, row: int) -> Iterator[tuple[int, pa.RecordBatch | None]]:
     try:
         file = BoundedParquet(path)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path} is not a whole Parquet file ({reason(error)}).", "", "Download it again.") from None
-    names = set(file.schema.names)
-    if missing := {"photoid", "dateuploaded", "downloadurl"} - names:
-        raise BadInput(
-            f"{path} has no column {', '.join(sorted(missing))}.",
-            f"Expected the columns of the YFCC100M SQLite file; found {sorted(names)}.",
-            "For other tables, set collection.source: parquet.",
-        )
-    try:
+        names = file.schema.names
+        for name in ("photoid", "dateuploaded", "downloadurl"):
+            column_once(names, name, path, "For other tables, set collection.source: parquet.")
         for batch in file.batches(FETCHED, [name for name in USED if name in names]):
             columns = {
                 name: pc.fill_null(batch[name].cast(pa.string()), "")

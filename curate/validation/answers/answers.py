@@ -288,7 +288,7 @@ def _moment(text: str) -> float | None:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
-    if path.suffix == ".json":
+    if path.suffix.lower() == ".json":
         from driftline.curate.validation.asking.platforms import read_label_studio
 
         yield from read_label_studio(path)
