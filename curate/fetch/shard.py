@@ -20,7 +20,6 @@ from driftline.curate.fetch.asking import ask_all
 from driftline.curate.fetch.job import Shard, rules_of
 from driftline.curate.fetch.outcome import GONE, LIMIT_REASONS, NETWORK_REASONS, SLOW, SMALLER, Download
 from driftline.curate.fetch.settings import FetchSettings, mirror_url
-from driftline.curate.foreign.images import kind_of
 from driftline.curate.images.changes import NONE, joined
 from driftline.curate.images.checks import ImageCheck, check_image, shown_as
 from driftline.curate.images.local_files import read_local
@@ -312,7 +311,7 @@ def close(shard: Shard, digest: str, records: list[dict[str, Any]], asked: Asked
 
 
 def _check(data: bytes, digest: str, limits: FetchSettings, earlier: Outcome | None) -> ImageCheck:
-    """The check of an image; a JPEG that passed it before, under the same rules, is not decoded again."""
-    if earlier is None or earlier.sha256 != digest or kind_of(data) != "JPEG":
+    """The check of an image; one that passed it before, under the same rules, is not checked again."""
+    if earlier is None or earlier.sha256 != digest:
         return check_image(data, limits)
     return ImageCheck(None, None, earlier.suffix, earlier.width, earlier.height, shown=shown_as(data))

@@ -114,7 +114,7 @@ def check_image(data: bytes, limits: ImageLimits) -> ImageCheck:
 
 
 def shown_as(data: bytes) -> str:
-    """What `ImageCheck.shown` says of a JPEG that passed its check before; as a rule nothing is decoded."""
+    """What `ImageCheck.shown` says of an image that passed its check before; of most JPEGs, nothing is decoded."""
     with open_bytes(data) as image:
         if image.format == "JPEG" and image.mode != "CMYK" and orientation_of(image) == 1:
             return NONE

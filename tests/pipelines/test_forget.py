@@ -5,6 +5,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.annotated import PEOPLE, annotated_copy, answer
@@ -22,7 +23,8 @@ from driftline.curate.release import Release
 from driftline.curate.store.database import open_store
 from driftline.curate.validation.answers.answer_store import COLUMNS
 from driftline.curate.validation.answers.answers import KEY, hashed
-from driftline.curate.validation.answers.stored import deletions
+from driftline.curate.validation.answers.stored import FORGOTTEN, deletions, freeze
+from driftline.curate.validation.answers.verdicts import VERDICTS
 from driftline.curate.validation.asking.batches import NONE
 from driftline.pipelines.annotation.batches import open_batch, questions
 from driftline.pipelines.annotation.server import answer_store_of
@@ -243,3 +245,18 @@ def test_labels_that_judges_gave_stay_too(tmp_path: Path) -> None:
     after = Release.open(root)
     assert labels(after) == labels(before)
     assert unseen in (after.path / "README.md").read_text()
+
+
+def test_what_stays_does_not_depend_on_the_order_of_the_concepts(tmp_path: Path) -> None:
+    row = {
+        "id": "a",
+        "concept": "bus",
+        "decision": "bus",
+        "votes": "{}",
+        "answers": 3,
+        "agreement": 1.0,
+        "sensitive": 0,
+    }
+    for people, options in (({"a": 3}, {"bus": "1", "car": "2"}), ({}, {"car": "2", "bus": "1"})):
+        freeze(tmp_path, {}, pa.Table.from_pylist([row], VERDICTS), people, {"a": "5e"}, options)
+    assert pq.read_table(tmp_path / FORGOTTEN)["people"].to_pylist() == [3]
