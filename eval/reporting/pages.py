@@ -192,7 +192,7 @@ def summary(stream: Stream) -> str:
     splits = [split for step in stream.steps for split in step.splits.values()]
     time = [f"{days[0][0]} to {days[-1][1]}"] if days else []
     prior = [f"{len(stream.unlabelled):,} unlabelled before the first"] if stream.unlabelled is not None else []
-    shape = f"{' × '.join(map(str, stream.x_shape))} numbers" if stream.x_shape else "texts"
+    shape = f"{' × '.join(map(str, stream.x_shape))} numbers each" if stream.x_shape else "texts"
     steps, classes = counted(len(stream.steps), "step"), f"{len(stream.classes)} classes"
     return ", ".join([steps, *time, classes, f"{sum(map(len, splits)):,} samples ({shape})", *prior]) + "."
 
