@@ -1,19 +1,27 @@
-"""The streams of docs/studies/findings.md, from vectors that others published.
+"""The streams of docs/studies/findings.md, from vectors that others published, and the differences in its table.
 
-    python studies/findings.py --data DATA --out findings
+    python studies/findings.py --data DATA --out findings [--measure] [--usda usda/stream]
 
 findings/usda: MobileNet vectors of 6,562 watercolours, 11 fruits, six buckets of years, 30 % test samples. Needs
 DATA/usda/usda_mnv1_embeddings_u8.npz. findings/intents: sentence vectors of Banking77 in 11 steps of seven new intents
 each, so that no class comes back; findings/banking77: the same in one step, in the order of their file;
 findings/clinc150: CLINC150's, with the queries of no class (`oos`) as a class. They need DATA/intent/*_minilm.npz.
+
+--measure evaluates the learners (half an hour of one core) and prints each difference, a JSON line each: mean over
+seeds and half of its 95 % interval by Student's t, in percentage points. --usda: the stream of studies/usda/build.py,
+for the differences called Fruit.
 """
 
 import argparse
-from dataclasses import replace
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from scipy.stats import t
 
+from driftline.eval.run import evaluate
 from driftline.pipelines.reproduce.streams import intents as sentences
 from driftline.stream_builder.builders.arrays import from_arrays
 from driftline.stream_builder.stream import Stream
@@ -54,11 +62,93 @@ def intents(data: Path) -> Stream:
     return from_arrays(sides | {"step": turn[sides["y"]], "classes": np.array(stream.classes)})
 
 
+@dataclass(frozen=True)
+class Study:
+    """Learners on one stream, and what is compared."""
+
+    stream: str
+    protocol: str
+    settings: dict[str, str]
+    seeds: int
+    differences: tuple[tuple[str, str, str], ...]
+    """(score, learner, another; "" for the learner's own score)"""
+    extra: tuple[str, ...] = ()
+    """learners that no difference names"""
+
+
+AGED = ("next_domain", "knn")
+OF_TURNS = "(sampler=mixed,memory=77,batch=20,lr=10)"
+STUDIES = {
+    "Mobile": Study("usda", "clear-iid", {"splits": "random"}, 5, (
+        ("in_domain", "majority", ""), ("accuracy", "ridge", "nearest-mean"), ("forward", "joint", "ranpac"),
+        ("in_domain", "nap", "finetune"), ("accuracy", "scratch", "finetune"), ("accuracy", "er", "finetune"),
+        ("accuracy", "cumulative", "er"), ("in_domain", "reservoir(alpha=5.0)", "reservoir(alpha=0.5)"),
+        ("accuracy", "der", "finetune"), *(("accuracy", "gdumb", name) for name in ("er", "ewc", "agem")),
+        *(("accuracy", name, "finetune") for name in ("agem", "ewc", "si")),
+        *(("accuracy", "lwf", name) for name in ("ewc", "si")), ("accuracy", "cwr", "ewc"),
+        ("forward", "slda", "nearest-mean"), ("forward", "ranpac", "nearest-mean"),
+        ("accuracy", "fecam", "nearest-mean"), ("accuracy", "simple-cil", "finetune"),
+        *(("accuracy", "der++", name) for name in ("der", "er")), ("accuracy", "icarl", "finetune"),
+        *((*AGED[:1], f"knn(half_life={n})", AGED[1]) for n in (3000, 300)),
+    ), ("random", "random-features")),
+    "Fruit": Study("", "clear-iid", {"splits": "published"}, 5, (
+        *((score, one, other) for one, other in (("zero-shot", "text-probe"), ("wise-ft", "text-probe"))
+          for score in ("in_domain", "forward")),
+        *(("accuracy", *pair) for pair in (("der", "finetune"), ("der++", "der"), ("der++", "er"),
+                                           ("simple-cil", "finetune"), ("fecam", "nearest-mean"))),
+        *(("forward", name, "nearest-mean") for name in ("slda", "ranpac")),
+    )),
+    "Turns": Study("intents", "clear-iid", {}, 3, (
+        ("accuracy", f"ace{OF_TURNS}", f"er-online{OF_TURNS}"), ("backward", f"ace{OF_TURNS}", f"er-online{OF_TURNS}"),
+        ("accuracy", f"ace{OF_TURNS.replace('10)', '30)')}", f"er-online{OF_TURNS.replace('10)', '30)')}"),
+    )),
+}  # fmt: skip
+RECOVERED = Study("banking77", "ocrr", {"order": "file"}, 5, (
+    *(("novel", name, "substrate") for name in ("online-linear", "knn-lm")), ("original", "substrate", "knn-lm"),
+    *((score, "bounded-reservoir(capacity=5000)", "agem") for score in ("novel", "original")),
+    ("novel", "static-linear", ""), ("novel", "static-knn", ""),
+), ("ocrr-table", "ocrr-ablations"))  # fmt: skip
+STUDIES |= {"Corrections": RECOVERED, "Corrections of CLINC150": replace(RECOVERED, stream="clinc150")}
+
+
+def measured(name: str, study: Study, out: Path, usda_stream: Path | None) -> Iterator[dict[str, object]]:
+    """Each difference of a study, and the mean scores of all its learners."""
+    folder = out / study.stream if study.stream else usda_stream
+    if folder is None:
+        return
+    learners = [*study.extra, *dict.fromkeys(one for _, *pair in study.differences for one in pair if one)]
+    results = evaluate(
+        Stream.load(folder), study.protocol, learners, seeds=range(study.seeds), settings=study.settings,
+        out=out / "runs" / name.replace(" ", "-"), stream_folder=folder,
+    )  # fmt: skip
+    frame = results.frame()
+    values = {
+        pair: group.sort_values("seed")["value"].to_numpy() for pair, group in frame.groupby(["learner", "score"])
+    }
+    for score, one, other in study.differences:
+        found = values[one, score] - (values[other, score] if other else 0)
+        yield {"study": name, "score": score, "learner": one, "minus": other, **mean_of(found)}
+    for (learner, score), found in values.items():
+        yield {"study": name, "score": score, "learner": learner, **mean_of(found)}
+
+
+def mean_of(values: np.ndarray) -> dict[str, float]:
+    """Mean and half of its 95 % interval, in percentage points."""
+    n = len(values)
+    half = float(t.ppf(0.975, n - 1) * values.std(ddof=1) / np.sqrt(n)) if n > 1 else float("nan")
+    return {"mean": round(100 * float(values.mean()), 1), "half": round(100 * half, 1)}
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=Path("findings"))
+    parser.add_argument("--measure", action="store_true")
+    parser.add_argument("--usda", type=Path)
     options = parser.parse_args()
     for build in (usda, banking77, clinc150, intents):
         replace(build(options.data), name=build.__name__).save(options.out / build.__name__)
         print(options.out / build.__name__)
+    for title, study in STUDIES.items() if options.measure else ():
+        for line in measured(title, study, options.out, options.usda):
+            print(json.dumps(line), flush=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from driftline.curate.core.atomic_io import fingerprint, read_json, write_json
-from driftline.curate.core.errors import BadConfig, IncompatibleStream, MissingFile, available, did_you_mean
+from driftline.curate.core.errors import BadConfig, DriftlineError, MissingFile, available, did_you_mean
 from driftline.curate.core.executor import Executor
 from driftline.curate.core.run_log import RunLog
 from driftline.pipelines.kinds import kind_of
@@ -99,9 +99,12 @@ class Work:
     log: RunLog
     seeds: Sequence[int] = ()
     """in place of those of the cells; (): those"""
+    refused: DriftlineError | None = None
+    """why a stream could not be made"""
 
     def items(self, items: Sequence[Item]) -> dict[str, Any]:
-        """The rows of all items, and what each lacks. Raises MissingFile if nothing can be done."""
+        """The rows of all items, and what each lacks. Raises MissingFile, or what a stream's maker raised, if nothing
+        can be done."""
         there = {item.name: self._there(item) for item in items}
         if not any(cells for cells, _ in there.values()):
             lacking = dict.fromkeys(text for _, missing in there.values() for text in missing)
@@ -119,6 +122,8 @@ class Work:
             notes = ["--quick leaves it out." if left_out else "", item.because]
             lacks = [*filter(None, notes), *(f"Missing: {text}." for text in missing), *skipped]
             done.append({"item": item.name, "title": item.title, "rows": len(found), "files": files, "because": lacks})
+        if self.refused and not rows:
+            raise self.refused
         reduced = self.paper.reduced if self.quick else ""
         return {"title": self.paper.title, "reduced": reduced, "items": done, "rows": [row.plain() for row in rows]}
 
@@ -146,6 +151,12 @@ class Work:
         skipped: dict[str, None] = {}
         files: list[str] = []
         for cell in cells:
+            try:  # data may be too few for one stream, and enough for the others
+                _ = cell.stream and self._stream(cell)
+            except DriftlineError as error:
+                skipped[f"{cell.row} was skipped: {error}"] = None
+                self.refused = error
+                continue
             if item.kind == "parameters":
                 rows += _parameters(item, cell)
             elif item.kind == "scale":
@@ -162,7 +173,7 @@ class Work:
                 rows += found if item.kind == "scores" else []
                 try:
                     files += self._plots(item, cell, folder, len(cells))
-                except IncompatibleStream as error:  # no oracle, if the dataset is too small for one
+                except DriftlineError as error:  # no oracle, if the dataset is too small for one
                     skipped[f"{cell.row}: no plot: {error}"] = None
         if item.kind == "means":
             rows = means_of(item.name, groups, _counts)

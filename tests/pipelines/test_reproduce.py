@@ -245,6 +245,17 @@ class TestBadInput:
         said = self.told("seq-to-final", "--data", tmp_path, "--only", "table-15", "--quick", "--out", tmp_path / "out")
         assert f"{tmp_path / 'cifar10'} has no known dataset format." in said
 
+    def test_data_too_few_for_one_stream_leave_the_others(self, tmp_path: Path) -> None:
+        images(tmp_path / "cifar10", 10, 50)
+        images(tmp_path / "cifar100", 100, 4, coarse=True)
+        out = ("seq-to-final", "--data", tmp_path, "--quick", "--out", tmp_path / "out")
+        refused = reproduced(*out, "--only", "table-12")
+        assert (refused.returncode, "the step needs" in refused.stderr) == (1, True)
+        done = reproduced(*out, "--only", "table-7,table-12")
+        assert done.returncode == 0, done.stderr
+        item = json.loads((tmp_path / "out" / "table.json").read_text())["items"][1]
+        assert (item["rows"], "sss, conv-1 was skipped: " in item["because"][-1]) == (0, True)
+
     def test_order_files_without_images(self, tmp_path: Path) -> None:
         orders(tmp_path / "cglm")
         shutil.rmtree(tmp_path / "cglm" / "images")
