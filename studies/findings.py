@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 from scipy.stats import t
 
 from driftline.eval.run import evaluate
@@ -26,6 +27,7 @@ from driftline.pipelines.reproduce.streams import intents as sentences
 from driftline.stream_builder.builders.arrays import from_arrays
 from driftline.stream_builder.stream import Stream
 
+Floats = npt.NDArray[np.float64]
 CUTS = [1904, 1908, 1911, 1913, 1918]  # years that begin a bucket, as in studies/usda/driftline.yaml
 TURNS = 11
 
@@ -122,9 +124,9 @@ def measured(name: str, study: Study, out: Path, usda_stream: Path | None) -> It
         out=out / "runs" / name.replace(" ", "-"), stream_folder=folder,
     )  # fmt: skip
     frame = results.frame()
-    values = {
-        pair: group.sort_values("seed")["value"].to_numpy() for pair, group in frame.groupby(["learner", "score"])
-    }
+    values: dict[tuple[str, str], Floats] = {}
+    for learner, score, value in frame.sort_values("seed")[["learner", "score", "value"]].itertuples(index=False):
+        values[learner, score] = np.append(values.get((learner, score), ()), value)
     for score, one, other in study.differences:
         found = values[one, score] - (values[other, score] if other else 0)
         yield {"study": name, "score": score, "learner": one, "minus": other, **mean_of(found)}
@@ -132,7 +134,7 @@ def measured(name: str, study: Study, out: Path, usda_stream: Path | None) -> It
         yield {"study": name, "score": score, "learner": learner, **mean_of(found)}
 
 
-def mean_of(values: np.ndarray) -> dict[str, float]:
+def mean_of(values: Floats) -> dict[str, float]:
     """Mean and half of its 95 % interval, in percentage points."""
     n = len(values)
     half = float(t.ppf(0.975, n - 1) * values.std(ddof=1) / np.sqrt(n)) if n > 1 else float("nan")

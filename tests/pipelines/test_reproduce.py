@@ -3,6 +3,8 @@
 import csv
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -222,6 +224,17 @@ def test_near_future_quick(tmp_path: Path) -> None:
     assert {one["score"]: one["paper"] for one in cosine if one["row"] == "cglm"} == {
         "near_future": "0.38", "retention": "0.77"
     }  # fmt: skip
+
+
+@pytest.mark.proof("paper")
+@pytest.mark.shared(twin="tests/pipelines/test_reproduce.py::test_ocrr_quick")
+def test_each_paper_on_published_data(shared: Path, tmp_path: Path) -> None:
+    script = Path(__file__).resolve().parents[2] / "studies" / "reproduction.py"
+    words = ("--data", str(shared), "--out", str(tmp_path), "--quick")
+    done = subprocess.run([sys.executable, str(script), *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    items = [json.loads(line) for line in done.stdout.splitlines()]
+    assert ({item["paper"] for item in items}, min(item["rows"] for item in items) > 0) == (set(PAPERS), True)
 
 
 class TestBadInput:
