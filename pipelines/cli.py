@@ -74,6 +74,7 @@ def called(words: Sequence[str], part: typer.Typer = app) -> typer.Typer:
         return part
     one = copy.copy(part)
     one.registered_commands, one.registered_groups = [], []
+    one._add_completion = False  # its options, which every command would read, load pydantic
     for member in part.registered_commands:
         if (member.name or get_command_name(getattr(member.callback, "__name__", ""))) == words[0]:
             one.registered_commands = [member]

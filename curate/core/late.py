@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import multiprocessing
+
     import duckdb
     import faiss
     import huggingface_hub
@@ -42,8 +44,8 @@ else:
         def __getattr__(self, attribute: str) -> Any:
             return getattr(self.module, attribute)
 
-    duckdb, faiss, huggingface_hub, jinja2, open_clip, timm, torch, yaml = map(
-        Late, ("duckdb", "faiss", "huggingface_hub", "jinja2", "open_clip", "timm", "torch", "yaml")
+    duckdb, faiss, huggingface_hub, jinja2, multiprocessing, open_clip, timm, torch, yaml = map(
+        Late, ("duckdb", "faiss", "huggingface_hub", "jinja2", "multiprocessing", "open_clip", "timm", "torch", "yaml")
     )
     np, pa, pc, pd, pq = map(Late, ("numpy", "pyarrow", "pyarrow.compute", "pandas", "pyarrow.parquet"))
     exceptions = Late("botocore.exceptions")
@@ -75,6 +77,6 @@ def lazy_face(module: str) -> tuple[Callable[[str], Any], Callable[[], list[str]
 
 
 __all__ = [
-    "Image", "duckdb", "exceptions", "faiss", "huggingface_hub", "jinja2", "lazy_face", "np", "open_clip", "pa", "pc",
-    "pd", "pq", "sparse", "special", "timm", "torch", "transforms", "yaml",
+    "Image", "duckdb", "exceptions", "faiss", "huggingface_hub", "jinja2", "lazy_face", "multiprocessing", "np",
+    "open_clip", "pa", "pc", "pd", "pq", "sparse", "special", "timm", "torch", "transforms", "yaml",
 ]  # fmt: skip

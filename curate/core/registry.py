@@ -13,7 +13,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.metadata import entry_points
 from typing import Any, ClassVar
 
 from driftline.curate.core.errors import BadPlugin, UnknownName, available, did_you_mean
@@ -73,6 +72,8 @@ class Registry(Mapping[str, Any]):
         """Name → all its registrations; more than one is an error as soon as the name is used."""
         entries = {name: [Entry(target, HOME)] for name, target in self._own.items()}
         if self.group:
+            from importlib.metadata import entry_points
+
             for point in sorted(entry_points(group=f"{HOME}.{self.group}"), key=lambda point: point.name):
                 origin = "an installed package" if point.dist is None else f"{point.dist.name} {point.dist.version}"
                 entry = Entry(point.value, origin)

@@ -72,6 +72,12 @@ class PlainCommand(_Panels, TyperCommand):
 class PlainGroup(_Panels, TyperGroup):
     """A group of commands with such a help."""
 
+    def get_help_option(self, ctx: Any) -> Any:
+        """With False for no help: to read None, Typer would load pydantic."""
+        option: Any = super().get_help_option(ctx)
+        option.default = False
+        return option
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Also the commands, by panel; each with its whole summary."""
         super().format_options(ctx, formatter)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import shutil
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +67,8 @@ def doctor() -> Shown[dict[str, Any]]:
 
 
 def _version(package: str) -> str | None:
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version(package)
     except PackageNotFoundError:

@@ -4,14 +4,13 @@ The work is a function of one plain task. It writes its result completely or not
 worker or machine only costs time, and the result does not depend on where a task ran.
 """
 
-import multiprocessing
 import os
 import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+from concurrent import futures as pools
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -19,7 +18,7 @@ from typing import Any, Literal, TypeVar
 
 from driftline.curate.core.errors import BadConfig, DriftlineError
 from driftline.curate.core.executor.clusters import run_on_ray, run_on_slurm
-from driftline.curate.core.late import torch
+from driftline.curate.core.late import multiprocessing, torch
 from driftline.curate.core.system import ATTEMPTS, LINUX, busy_cores, children, collect_rarely, cores, how_it_ended
 
 T = TypeVar("T")
@@ -57,7 +56,7 @@ class Executor:
         elif self.workers == 1 or len(tasks) <= 1:
             yield from ((i, work(task)) for i, task in enumerate(tasks))
         elif threads:
-            with ThreadPoolExecutor(self.workers) as pool:
+            with pools.ThreadPoolExecutor(self.workers) as pool:
                 yield from drain({pool.submit(work, task): i for i, task in enumerate(tasks)})
         else:
             yield from run_in_processes(work, tasks, self.workers, visible_gpus() if gpus else [])
@@ -84,7 +83,7 @@ def ahead(work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     """work(item) in order; a thread is two items ahead of the caller. For work that mostly releases the interpreter's
     lock, such as the decoding of images."""
     left = iter(items)
-    with ThreadPoolExecutor(1) as pool:
+    with pools.ThreadPoolExecutor(1) as pool:
         waiting = deque(pool.submit(work, item) for item in islice(left, AHEAD))
         while waiting:
             result = waiting.popleft().result()
@@ -125,7 +124,7 @@ def run_in_processes(
             for i in range(workers if gpus else 0):
                 gpu_queue.put(gpus[i % len(gpus)])
             begin = (dict(os.environ), gpu_queue if gpus else None)
-        with ProcessPoolExecutor(workers, context, _start_worker, begin) as pool:
+        with pools.ProcessPoolExecutor(workers, context, _start_worker, begin) as pool:
             try:
                 with children():
                     futures = {pool.submit(work, task): i for i, task in unfinished.items()}
@@ -133,7 +132,7 @@ def run_in_processes(
                 for i, result in drain(futures):
                     del unfinished[i]
                     yield i, result
-            except BrokenProcessPool:  # a worker was killed or ran out of memory: restart what is unfinished
+            except pools.BrokenExecutor:  # a worker was killed or ran out of memory: restart what is unfinished
                 pool.shutdown(wait=True, cancel_futures=True)
                 codes = {process.exitcode for process in processes}  # the pool stops the others by SIGTERM
                 ends = sorted(how_it_ended(code) for code in codes - {0, None, -signal.SIGTERM})
