@@ -154,13 +154,9 @@ def _more(
 
 
 def report(
-    results: Document | str | Path | Sequence[Document | str | Path],
-    out: str | Path,
-    title: str = TITLE,
-    streams: Sequence[Stream] = (),
-    figures: Path | None = None,
-    formats: Sequence[str] = FORMATS,
-) -> Path:
+    results: Document | str | Path | Sequence[Document | str | Path], out: str | Path, title: str = TITLE,
+    streams: Sequence[Stream] = (), figures: Path | None = None, formats: Sequence[str] = FORMATS,
+) -> Path:  # fmt: skip
     """Write the report of what `evaluate` returned, or of folders of rows, into `out`; returns the path of index.html.
 
     streams, formats: as for `write`. figures: a folder for the charts of all pages. Raises MissingFile for a folder
@@ -182,16 +178,10 @@ def report(
 
 
 def write(
-    documents: Sequence[Document],
-    out: Path,
-    title: str = TITLE,
-    notice: str = "",
-    before: Sequence[Section] = (),
-    after: Sequence[Section] = (),
-    streams: Sequence[Stream] = (),
-    opening: Section | None = None,
+    documents: Sequence[Document], out: Path, title: str = TITLE, notice: str = "", before: Sequence[Section] = (),
+    after: Sequence[Section] = (), streams: Sequence[Stream] = (), opening: Section | None = None,
     formats: Sequence[str] = FORMATS,
-) -> Path:
+) -> Path:  # fmt: skip
     """Write index.html with the overview, a page for each protocol and stream, and scores.csv, scores.tex,
     results.json into `out`; returns the path of index.html. It also shows the results of a single stream.
 

@@ -86,7 +86,7 @@ def report(
         from driftline.pipelines.reporting.run_report import journey_report
 
         context, release = context_of_last(path_of(run), None, True), Release.open(path_of(run))
-        page = journey_report(context, release, streams[0], paths[0], folder, title=title, formats=chosen)
+        page = journey_report(context, release, streams[0], documents, folder, title=title, formats=chosen)
     saved: list[Path] = []
     if drawn is not None:
         saved = _plots(several(networks), paths, streams, drawn, changes_of(settings))

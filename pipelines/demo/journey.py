@@ -22,6 +22,7 @@ from driftline.curate.validation.asking.batches import NONE, read_batch
 from driftline.eval.control import controlled
 from driftline.eval.plotting.charts import Section
 from driftline.eval.reporting.markup import Cell, table
+from driftline.eval.reporting.report import results_of
 from driftline.eval.reporting.text import named_steps
 from driftline.eval.run import evaluate
 from driftline.pipelines.config import presets
@@ -153,7 +154,8 @@ def reported(
 ) -> dict[str, Any]:  # fmt: skip
     """Write the report, and how long each part took; returns what a demo does. more: of it."""
     out = context.root
-    page = journey_report(context, release, stream, out / "runs", out / "report", truth, extra, title)
+    documents = results_of([out / "runs"], [stream])
+    page = journey_report(context, release, stream, documents, out / "report", truth, extra, title)
     parts.done("report")
     context.run_log.say(str(parts))
     document = {"seconds": round(sum(parts.values()), 1), "parts": parts, **more}

@@ -13,9 +13,10 @@ from driftline.curate.core.parsing import rows_of
 from driftline.curate.release import Release
 from driftline.eval.plotting.cells import timeline
 from driftline.eval.plotting.charts import Figure, Section
+from driftline.eval.protocol import Document
 from driftline.eval.reporting.exports import FORMATS
 from driftline.eval.reporting.markup import Cell, render, table
-from driftline.eval.reporting.report import results_of, write
+from driftline.eval.reporting.report import write
 from driftline.eval.reporting.text import named_steps
 from driftline.pipelines.run.runner import status
 from driftline.pipelines.stages.base import Context, parts_of
@@ -27,21 +28,15 @@ THUMBNAIL = 116  # pixels
 
 
 def journey_report(
-    context: Context,
-    release: Release,
-    stream: Stream,
-    runs: Path,
-    out: Path,
-    truth: Mapping[str, str] | None = None,
-    extra: Sequence[Section] = (),
-    title: str = "",
+    context: Context, release: Release, stream: Stream, documents: Sequence[Document], out: Path,
+    truth: Mapping[str, str] | None = None, extra: Sequence[Section] = (), title: str = "",
     formats: Sequence[str] = FORMATS,
-) -> Path:
+) -> Path:  # fmt: skip
     """Write the site of `driftline.eval.reporting` with the run's sections; returns the path of its first page.
 
-    truth: id → known class, for retrieval precision (default: labels of the source, if it has some).
+    documents: results; those on another build's stream are left out. truth: id → known class, for retrieval precision
+    (default: labels of the source, if it has some).
     """
-    notice = context.config.release.notice
     dates = {step.name: date for step, date in zip(stream.steps, named_steps(stream), strict=True)}
     collection = over_time(folder_of(context.root, "bucket"))
     before = [
@@ -49,17 +44,14 @@ def journey_report(
         Section("time", collection.title, render("figure", collection, "")),
     ]
     after = [Section("stages", "Photos in each stage", stages(status(context)))]
-    labels = truth if truth is not None else known_labels(context)
-    if labels:
+    if labels := truth if truth is not None else known_labels(context):
         shares = precision(folder_of(context.root, "retrieve"), labels, context)
         after.append(Section("precision", "Retrieval precision", precision_table(shares, dates)))
     after += list(extra)
     text = (context.root / "driftline.yaml").read_text(encoding="utf-8")
     after.append(Section("settings", "Settings of this run", render("listing", text), folded=True))
-    current = [
-        d for d in results_of([runs], [stream]) if d["stream"]["sha256"] == stream.sha256
-    ]  # not of an older build
-    title = title or f"driftline: {release.name}"
+    current = [d for d in documents if d["stream"]["sha256"] == stream.sha256]
+    title, notice = title or f"driftline: {release.name}", context.config.release.notice
     return write(current, out, title, notice, before, after, streams=[stream], formats=formats)
 
 

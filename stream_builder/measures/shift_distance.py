@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -47,12 +47,18 @@ def sliced(a: Floats, b: Floats, seed: int = 0, directions: int = 500) -> float:
 
     √ of the mean W2² over the directions [Bonneel et al. 2015]. Cost: (n + m)(d + log n) per direction.
     """
-    axes = rng_for(seed, "sliced").normal(size=(a.shape[1], directions))
-    axes /= np.linalg.norm(axes, axis=0, keepdims=True)
+    axes = _axes(a.shape[1], seed, directions)
     quantiles = (np.arange(max(len(a), len(b))) + 0.5) / max(len(a), len(b))
     places = (np.maximum(np.ceil(len(points) * quantiles - 1), 0).astype(np.int64) for points in (a, b))
     left, right = (np.sort(points @ axes, axis=0)[at] for points, at in zip((a, b), places, strict=True))
     return float(np.sqrt(((left - right) ** 2).mean()))
+
+
+@lru_cache(maxsize=1)  # a floor asks for the same ones hundreds of times
+def _axes(dimensions: int, seed: int, directions: int) -> Floats:
+    """(d, directions) random unit vectors."""
+    axes = rng_for(seed, "sliced").normal(size=(dimensions, directions))
+    return axes / np.linalg.norm(axes, axis=0, keepdims=True)
 
 
 def class_priors(y: npt.NDArray[np.int64], z: npt.NDArray[np.int64], classes: int) -> float:

@@ -23,6 +23,7 @@ from driftline.curate.core.run_log import RunLog
 from driftline.curate.encoders import spec_of
 from driftline.curate.pretrain.small_clip import train
 from driftline.curate.release import Release
+from driftline.eval.reporting.report import results_of
 from driftline.eval.run import evaluate
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.reporting.run_report import journey_report
@@ -131,7 +132,7 @@ def main() -> None:
     for protocol in ("clear-iid", "clear-streaming"):
         evaluate(stream, protocol, options.learners, list(range(options.seeds)), out=out / "runs")
     title = "Fifty years of painted fruit: the USDA pomological watercolours"
-    page = journey_report(context, release, stream, out / "runs", out / "report", title=title)
+    page = journey_report(context, release, stream, results_of([out / "runs"], [stream]), out / "report", title=title)
     print(f"report: {page}")
 
 
