@@ -186,6 +186,7 @@ def test_who_is_first_by_rank_stands_with_its_interval_and_a_reference() -> None
     assert found["sentences"][0] == (
         "er has the best first of 2 learners, 90.0 % (88.0 to 92.0), beyond chance. Majority reaches 30.0 %."
     )
+    assert found["may_conclude"] == ["that learners without a common letter in the table differ"]
     tied = of(by_rank(*results, ties=[[0, 1], [2]])).texts()
     assert tied["headline"] == "2 of 2 learners are first together"
     assert tied["sentences"][0].startswith("er and ridge do not differ measurably in first: 70.0 to 90.0 %.")

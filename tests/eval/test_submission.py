@@ -269,6 +269,7 @@ def test_the_commands(made: tuple[Path, Path], tmp_path: Path) -> None:
     all_right(members := members_of(path))
     done = driftline("verify", str(written(tmp_path / "a.zip", members)))
     assert (done.returncode, "fails verification" in done.stderr) == (1, True)
+    assert done.stdout.count("not re-run: its stream is not here") == 7
 
 
 def test_streams_of_one_name_have_tables_of_their_own(tmp_path: Path) -> None:

@@ -65,6 +65,7 @@ def test_noise_has_its_deviation_and_jpeg_is_pillows() -> None:
     assert np.abs(ours - np.asarray(Image.open(buffer), int)).mean() < 2
 
 
-def test_images_of_one_pixel_are_no_error() -> None:
+@pytest.mark.parametrize("edges", [(1, 1), (9, 24)])
+def test_images_of_one_pixel_and_wide_ones_keep_their_size(edges: tuple[int, int]) -> None:
     for kind in KINDS:
-        assert corrupted(np.full((2, 1, 1, 3), 90, np.uint8), kind, 5).shape == (2, 1, 1, 3)
+        assert corrupted(np.full((2, *edges, 3), 90, np.uint8), kind, 5).shape == (2, *edges, 3)
