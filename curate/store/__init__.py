@@ -18,7 +18,7 @@ class StoreSettings(Section):
     path: Annotated[str, Field(min_length=1), Form("a path"), PLACE] = "store"
     """folder of the store, relative to this file; several runs on one machine may share it"""
     use: Annotated[bool, PLACE] = True
-    """false: keep answers of people alone, and ask for everything else again"""
+    """false: keep only people's answers, and request everything else again"""
 
     def folder(self, root: Path) -> Path:
         """The folder on this machine. root: folder of the run file."""
