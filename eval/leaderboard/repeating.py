@@ -168,7 +168,7 @@ def replayed(run: Run, stream: Stream, records: Sequence[Answers]) -> list[Row]:
         protocol: Protocol = kind(**{**about["protocol_settings"], **unreachable})
         protocol.check(stream)
         if about["steps"] != len(stream.steps):
-            raise IncompatibleStream(f"it says {about['steps']} steps, the stream has {len(stream.steps)}")
+            raise IncompatibleStream(f"the result has {about['steps']} steps, the stream {len(stream.steps)}")
         name = about["learner"].partition("(")[0].strip()
         built_in = name in LEARNERS  # code of the submission is not imported
         replay = Replay(LEARNERS[name] if built_in else Learner, records)

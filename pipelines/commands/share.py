@@ -175,7 +175,7 @@ def _check(paths: Sequence[Path], streams: Sequence[Path]) -> Shown[Answer]:
             checks.append({"file": path.name} | verdict.repeated())
     text = "\n".join(line for check in checks for line in _repeated_text(check))
     wrong = [check for check in checks if check["stale"] or check["false"] or check["problems"]]
-    problem = IntegrityError(f"{len(wrong)} of {len(checks)} submissions have results that the code does not give.")
+    problem = IntegrityError(f"{len(wrong)} of {len(checks)} submissions have results that this code does not repeat.")
     return Shown({"checked": checks}, text, problem=problem if wrong else None)
 
 
