@@ -38,8 +38,7 @@ from driftline.pipelines.stages.base import MEMORY, Context, parts_of, reasons_t
 from driftline.pipelines.stages.bucket import Bucket
 from driftline.pipelines.stages.embed import BUILT_IN, measured_speed, spec_of
 from driftline.pipelines.stages.filter import FilterTable
-from driftline.pipelines.stages.photos import placeholders
-from driftline.pipelines.stages.state import done_of, folder_of
+from driftline.pipelines.stages.state import done_of, folder_of, placeholders
 
 MOST, MOST_FILES = 100_000, 20_000  # records that are read: of a table, which are the first; of photos, evenly spread
 HEAD = 4 << 20  # bytes of a text file that are read to estimate its lines

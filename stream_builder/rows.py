@@ -29,6 +29,8 @@ class Rows:
     """class names; the index is the label"""
     side: Array | None = None
     """(N,) train, val or test; None: a test split is drawn"""
+    check: str = ""
+    """what looks wrong, which becomes a fact of the stream"""
 
 
 def labelled(labels: Sequence[str]) -> tuple[Labels, list[str]]:
@@ -43,9 +45,9 @@ def with_labels(
 ) -> tuple[Rows, dict[str, Any]]:
     """The rows that have a label, and the facts with the number of the others, whose label is below 0. what: as of
     `cut`. Raises BadInput if none has one."""
-    there = rows.samples.y >= 0
+    there, facts = rows.samples.y >= 0, {**facts} | ({"check": rows.check} if rows.check else {})
     if there.all():
-        return rows, {**facts}
+        return rows, facts
     if not there.any():
         raise BadInput(f"{rows.name}: no row has a label.", "Expected the name of a class.")
     few = f"{int((~there).sum()):,} rows without label, the first is {what(int(there.argmin()))}"

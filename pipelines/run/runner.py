@@ -265,6 +265,7 @@ def _entry(state: StageState, stale: bool) -> dict[str, Any]:
 
             counts = counts_of(state.root, name)
         entry |= {"counts": counts, "seconds": state.done["seconds"]}
+        notes += on_disk.placeholders(state.root) if name == "fetch" else []
         try:
             now = verdict(state, ["run"] if stale else [])
             entry["state"], damaged = {"skip": "done", "repair": "damaged"}.get(now.action, "stale"), now.damaged

@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+from driftline.curate.core.atomic_io import write_json
 from driftline.curate.store.database import open_store, register_run
 from driftline.pipelines.stages.base import Counts, Records, Stage, parts_of
+from driftline.pipelines.stages.state import PLACEHOLDERS
 
 
 class Fetch(Stage):
@@ -23,9 +25,10 @@ class Fetch(Stage):
         return self.context.config.fetch.identity(self.name)
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
-        """table → NNNNN.tar, NNNNN.parquet, index.parquet."""
+        """table → NNNNN.tar, NNNNN.parquet, index.parquet, placeholders.json."""
         from driftline.curate.fetch.job import Again
         from driftline.curate.fetch.run import fetch
+        from driftline.pipelines.stages.photos import shared_images
 
         context, retry = self.context, self.context.retry
         again = None if retry is None else Again(frozenset(retry.reasons), retry.output or out)
@@ -35,5 +38,6 @@ class Fetch(Stage):
                 register_run(base, context.root)
         others = context.config.collection.lists_others()
         counts = fetch(parts, out, context.config.fetch, context.run_log, context.executor, again, store, others=others)
+        write_json(out / PLACEHOLDERS, shared_images(parts, [out / "index.parquet"]))
         kept = counts.pop("", 0)
         return Counts(kept + sum(counts.values()), kept, counts)

@@ -81,11 +81,13 @@ def photos(root: Path) -> duckdb.DuckDBPyConnection:
     return database
 
 
-def placeholders(root: Path) -> list[str]:
-    """Sentences on images that many URLs of several users have, as a host sends them in place of photos."""
-    if done_of(root, "fetch") is None:
-        return []
-    same = tables(root, ("ingested", "fetched", "candidates")).execute(SAME).fetchall()
+def shared_images(listed: Sequence[Path], index: Sequence[Path]) -> list[str]:
+    """Sentences on images that many URLs of several users have, as a host sends them in place of photos, of tables of
+    rows and of fetched images."""
+    database = duckdb.connect()
+    for name, paths in (("ingested", listed), ("fetched", index)):
+        _view(database, name, paths, TABLES[name][2])
+    same = database.execute(SAME).fetchall()
     return [
         f"{urls:,} URLs of {users:,} users have one image, which may stand for no image. If so: "
         f"--set fetch.placeholders=[{digest}]"

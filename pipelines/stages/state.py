@@ -32,6 +32,7 @@ from driftline.pipelines.stages.base import MEMORY, Stage
 
 DONE, BEGUN, FILES, RECORD = "done.json", "begun.json", "files.json", "record.json"
 MARKS = (DONE, BEGUN, FILES)  # of a stage's folder: not its output
+PLACEHOLDERS = "placeholders.json"  # of the stage fetch: images that many URLs share
 INTENT = "forgetting.json"  # in the run folder while answers are being deleted
 # What a run was before it began to grow, until it has grown; and the borders that it keeps then. After a failed attempt
 # the next begins from the same state, so that nothing of the failed one is frozen.
@@ -76,6 +77,12 @@ def folder_of(root: Path, name: str) -> Path:
     """`DIR/stages/NN_name`."""
     number = list(STAGES).index(name) + 1
     return root / "stages" / f"{number:02d}_{name}"
+
+
+def placeholders(root: Path) -> list[str]:
+    """Sentences on images that many URLs share, which the stage fetch wrote."""
+    path = folder_of(root, "fetch") / PLACEHOLDERS
+    return list(read_json(path)) if path.is_file() else []
 
 
 def beside(folder: Path, word: str) -> Path:

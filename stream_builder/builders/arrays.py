@@ -1,5 +1,6 @@
 """Arrays, in memory or in an `.npz` file → a stream."""
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -56,12 +57,11 @@ def from_arrays(
     else:
         path = Path(source)
         name, what, arrays = path.stem, str(path), read_arrays(path, EXPECTED)
-    samples, classes = _samples_of(arrays, what)
+    samples, classes, doubts = _samples_of(arrays, what)
     if "id" in arrays:
         check_ids(samples.ids, what, "index {}".format)
     facts = {"from": "arrays"} | ({} if isinstance(source, Mapping) else {"file": path.name})
     facts |= {} if samples.time is None else {FACT: KEPT}
-    doubts = []
     if "classes" not in arrays and (empty := sorted(set(range(len(classes))) - set(samples.y.tolist()))):
         counts = f"{len(empty):,} of {len(classes):,} classes have no sample, the first is {empty[0]}"
         doubts.append(f"{counts}: number the classes from 0 without gaps, or give y as names")
@@ -85,8 +85,8 @@ def from_arrays(
     return stepped(rows, order, step, names, test_share, seed, facts, grouping)
 
 
-def _samples_of(arrays: Mapping[str, Array], what: str) -> tuple[Split, list[str]]:
-    """All samples as a stream has them, and the names of the classes."""
+def _samples_of(arrays: Mapping[str, Array], what: str) -> tuple[Split, list[str], list[str]]:
+    """All samples as a stream has them, the names of the classes, and what looks wrong."""
     if missing := {"x", "y"} - set(arrays):
         raise BadInput(
             f"{what}: {', '.join(sorted(missing))} is missing.", f"There is {', '.join(sorted(arrays)) or 'nothing'}."
@@ -109,9 +109,8 @@ def _samples_of(arrays: Mapping[str, Array], what: str) -> tuple[Split, list[str
     check(x, y, len(classes), what)
     if "label_time" in arrays and "time" not in arrays:
         raise BadInput(f"{what}: label_time is there, and time is missing.", "Expected both, or neither.")
-    columns: dict[str, Any] = {"test_in": arrays.get("test_in")}
-    columns |= _ids_times_and_groups(arrays, what)
-    return Split(x, y, **columns), classes
+    columns, doubts = _ids_times_and_groups(arrays, what)
+    return Split(x, y, **columns, test_in=arrays.get("test_in")), classes, doubts
 
 
 def _readable(array: Array, key: str, what: str) -> Array:
@@ -136,6 +135,8 @@ def _labels(arrays: Mapping[str, Array], what: str) -> tuple[Array, list[str]]:
     """(N,) labels and class names. Labels that are names become numbers, in the order of `classes` or sorted."""
     y = np.char.lower(arrays["y"].astype(np.str_)) if arrays["y"].dtype.kind == "b" else arrays["y"]
     declared = [str(c) for c in arrays["classes"].ravel()] if "classes" in arrays else None
+    for name in [name for name, times in Counter(declared).items() if times > 1][:1]:
+        raise BadArray(f"{what}: classes has {name!r} more than once.", "Expected each name once.", "Rename one.")
     if y.dtype.kind in "US" and y.ndim == 1:
         from driftline.stream_builder.importers.dated import labels_of
 
@@ -178,10 +179,9 @@ def _array(values: Any) -> Array:
     return array
 
 
-def _ids_times_and_groups(arrays: Mapping[str, Array], what: str) -> dict[str, Array]:
-    """Of `time` and `label_time` the seconds, of `id` and `group` the names, as far as they are there."""
-    if not {"id", "time", "group"} & set(arrays):
-        return {}
+def _ids_times_and_groups(arrays: Mapping[str, Array], what: str) -> tuple[dict[str, Any], list[str]]:
+    """Of `time` and `label_time` the seconds, of `id` and `group` the names, as far as they are there; and what looks
+    wrong."""
     from driftline.stream_builder.importers.dated import groups_of, label_times, texts_of, times_of
 
     def row_of(row: int) -> str:
@@ -194,14 +194,18 @@ def _ids_times_and_groups(arrays: Mapping[str, Array], what: str) -> dict[str, A
         except (pa.ArrowException, TypeError, ValueError):
             return pa.chunked_array([[None if value is None else str(value) for value in arrays[name].tolist()]])
 
-    columns: dict[str, Array] = {"group": groups_of(column("group"), f"{what}: group")} if "group" in arrays else {}
+    columns: dict[str, Any] = {}
+    doubts: list[str] = []
+    if "group" in arrays:
+        columns["group"], said = groups_of(column("group"), "group")
+        doubts += [said] if said else []
     if "id" in arrays:
         columns["ids"] = np.array(texts_of(column("id"), row_of, "id"), np.str_)
     if "time" in arrays:
         columns["time"] = times_of(column("time"), row_of)
     if "label_time" in arrays:
         columns["label_time"] = label_times(column("label_time"), column("time"), columns["time"], row_of)
-    return columns
+    return columns, doubts
 
 
 def _sides(split: Array, what: str) -> Array:

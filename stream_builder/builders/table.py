@@ -264,12 +264,13 @@ def timed_table(
     else:
         raise BadInput(f"{what} has no column path.", "Expected one, --x COLUMN or --features FILE.npy.")
     name = column("group", "user") if has("group", "user") else None
-    group = None if name is None else numbered(groups_of(table[name], name))
+    names, said = (None, "") if name is None else groups_of(table[name], name)
+    group = None if names is None else numbered(names)
     ids = np.array(texts(column("id")) if has("id") else range(len(y)), np.str_)
     if has("id"):
         check_ids(ids, what, row_of)
     samples = Split(x, y, ids, time, group, label_time=late)
-    return Rows(of.stem if isinstance(source, str | Path) else "table", samples, classes)
+    return Rows(of.stem if isinstance(source, str | Path) else "table", samples, classes, check=said)
 
 
 def samples_of(table: pa.Table, columns: Sequence[str], row_of: Any) -> Any:

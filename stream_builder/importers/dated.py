@@ -142,12 +142,8 @@ def _numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Texts as numbers, if all are some."""
     if len(column) > FEW and _numbers(column.slice(0, FEW)).type == column.type:
         return column
-    kinds = (pa.int64(), pa.float64())
-    for kind in kinds:  # of columns without gaps, as a rule
-        with suppress(pa.ArrowInvalid):
-            return column.cast(kind)
     filled = pc.if_else(cells.is_nothing(column), None, column)
-    for kind in kinds:
+    for kind in (pa.int64(), pa.float64()):
         with suppress(pa.ArrowInvalid):
             return filled.cast(kind)
     return column
@@ -182,9 +178,11 @@ def filled(column: pa.ChunkedArray, row_of: RowOf, name: str) -> pa.ChunkedArray
     return column
 
 
-def groups_of(column: pa.ChunkedArray, name: str) -> npt.NDArray[np.str_]:
-    """(N,) names of groups, of which none was rounded; "" where there is none."""
-    return np.array(pc.fill_null(cells.ids(column, name), "").to_pylist(), np.str_)
+def groups_of(column: pa.ChunkedArray, name: str) -> tuple[Any, str]:
+    """(N,) names of groups, of which none was rounded, "" where there is none; and how many have none, if some have."""
+    texts = cells.ids(column, name)
+    said = f"{name} is not stated in {texts.null_count:,} of {len(texts):,} rows, each of which is a group of its own"
+    return np.array(pc.fill_null(texts, "").to_pylist(), np.str_), said if texts.null_count else ""
 
 
 def images_of(root: Path, names: Sequence[str], size: int, source: Path) -> LazyImages:

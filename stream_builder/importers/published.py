@@ -92,12 +92,12 @@ def from_wilds(
         root = next((folder / name for name in ("train", "images") if (folder / name).is_dir()), folder)
     group = group or next((name for name in ("seq_id", "sequence") if name in taken.column_names), None)
     group = None if group is None else column_of(taken, source, group, (), "--group")
-    groups: Any = None if group is None else groups_of(taken[group], group)
+    groups, said = (None, "") if group is None else groups_of(taken[group], group)
     side = None if sides is None else np.array([SIDES[str(sides[row])] for row in used])
     samples = Split(images_of(root, names, size, source), y, np.array(names, np.str_), times, groups)
     facts = {"from": "wilds", "source": "https://wilds.stanford.edu", "licence": LICENCES[source.name], "cite": CITE}
     facts |= {"left_out": f"{len(table) - len(used)} rows of split seq"} if len(used) < len(table) else {}
-    return cut(Rows(folder.resolve().name, samples, classes, side), period, test_share, seed, facts, what)
+    return cut(Rows(folder.resolve().name, samples, classes, side, said), period, test_share, seed, facts, what)
 
 
 class Kind(NamedTuple):

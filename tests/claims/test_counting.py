@@ -1,6 +1,5 @@
 """28: one counting of photos: a miss keeps its reason through an outage, and every command counts the same."""
 
-import json
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -19,11 +18,10 @@ from driftline.curate.fetch import native
 from driftline.curate.fetch.outcome import Download
 from driftline.curate.release import Release
 from driftline.curate.validation.answers.verdicts import BEST
-from driftline.pipelines import VERSION
 from driftline.pipelines.run.living import grow, heal
 from driftline.pipelines.run.run_folder import open_collection
 from driftline.pipelines.run.runner import run, status
-from driftline.pipelines.stages.photos import MEANING, dropped, placeholders, trace
+from driftline.pipelines.stages.photos import MEANING, dropped, shared_images, trace
 from driftline.pipelines.stages.state import folder_of
 
 LOOSE = "\nfilter: {upload_after_capture: false}\n"
@@ -200,15 +198,9 @@ def test_an_image_that_many_urls_of_many_users_have_may_stand_for_no_image(tmp_p
     digests = ["gone"] * 10 + ["album"] * 12 + ["meme"] * 9
     ids = [f"p{i}" for i in range(len(users))]
     urls = [f"https://photos.example/{i}.jpg" for i in ids]
-    for stage, name, columns in (
-        ("ingest", "table/0.parquet", {"id": ids, "url": urls, "user": users}),
-        ("fetch", "index.parquet", {"id": ids, "source_sha256": digests, "fault": [None] * len(ids)}),
-    ):
-        path = folder_of(tmp_path, stage) / name
-        path.parent.mkdir(parents=True)
-        pq.write_table(pa.table(columns), path)
-        assert placeholders(tmp_path) == []
-        (folder_of(tmp_path, stage) / "done.json").write_text(json.dumps({"version": VERSION}))
-    (sentence,) = placeholders(tmp_path)
+    pq.write_table(pa.table({"id": ids, "url": urls, "user": users}), tmp_path / "rows")
+    index = {"id": ids, "source_sha256": digests, "fault": [None] * len(ids)}
+    pq.write_table(pa.table(index), tmp_path / "index")
+    (sentence,) = shared_images([tmp_path / "rows"], [tmp_path / "index"])
     assert sentence.startswith("10 URLs of 5 users have one image")
     assert sentence.endswith("--set fetch.placeholders=[gone]")

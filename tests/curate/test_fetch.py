@@ -1,6 +1,7 @@
 """Fetch: every row ends as exactly one image or exactly one named miss, whatever the server does."""
 
 import asyncio
+import contextlib
 import hashlib
 import os
 import shutil
@@ -13,6 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.console import inside
 from support.faults import EXPECTED, FaultServer, bomb, picture
 
 from driftline.curate.core.errors import DriftlineError, IntegrityError
@@ -413,3 +415,16 @@ def test_a_tar_with_a_path_outside_its_folder_is_refused(tmp_path: Path) -> None
 )
 def test_messages_of_img2dataset_become_reasons(message: str, fault: str) -> None:
     assert img2dataset.failure(message) == Download(None, fault, message)
+
+
+def test_fetch_notes_an_image_that_many_urls_of_many_users_share_and_status_names_it(tmp_path: Path) -> None:
+    with contextlib.closing(FaultServer()) as images:
+        rows = "".join(f"{images.base}/good/{'0' * i}6,2019-05-05,u{i % 5}\n" for i in range(10))
+        (tmp_path / "t.csv").write_text(f"link,year,by\n{rows}")
+        (tmp_path / "driftline.yaml").write_text(
+            "collection: {source: delimited, path: t.csv, columns: {url: link, uploaded: year, user: by}}\n"
+            "embed: {model: driftline-photo-world}\nretrieve: {concepts: [car]}\n"
+            "fetch: {private_addresses: allow}\nfilter: {upload_after_capture: false}\n"
+        )
+        assert (run := inside("run", tmp_path, "--until", "fetch")).returncode == 0, run.stderr
+    assert "fetch: 10 URLs of 5 users have one image, which may" in inside("status", tmp_path).stdout

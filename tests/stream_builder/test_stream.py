@@ -214,6 +214,7 @@ def test_a_learner_sees_no_test_and_streaming_sees_all_of_the_past(stream: Strea
     [
         ({"x": None}, "x is missing"),
         ({"z": np.zeros(3)}, "unknown array z"),
+        ({"classes": np.array(["a", "b", "a"])}, "classes has 'a' more than once"),
         ({"x": np.zeros((12, 4, 4), np.uint8)}, r"\(N, H, W, 3\)"),
         ({"x": np.zeros((12, 4, 4, 4), np.uint8)}, "RGBA"),
         ({"x": np.zeros((12, 3, 4, 4), np.uint8)}, r"Use x.transpose\(0, 2, 3, 1\)"),
