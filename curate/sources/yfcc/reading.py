@@ -7,7 +7,7 @@ one. The records do not depend on the cuts between blocks.
 
 import gzip
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from driftline.curate.core.errors import BadInput, reason
+from driftline.curate.core.files import is_utf8
 from driftline.curate.core.parsing import plus_decode
 from driftline.curate.foreign import cells, time_cells
 from driftline.curate.foreign.cells import stated
@@ -191,11 +192,10 @@ def _is_plain(block: bytes, breaks: np.ndarray) -> bool:
 
 def _columnar(block: bytes, breaks: np.ndarray, row: int, width: int) -> pa.RecordBatch | None:
     """Arrow's reader; None if it does not read exactly the lines of the block."""
-    names = list(NAMES) if width == 23 else ["line", NAMES[0], "hash", *NAMES[1:]]
     try:
         table = pa.csv.read_csv(
             pa.BufferReader(block),
-            pa.csv.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=names),
+            pa.csv.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=[*_names(width)]),
             pa.csv.ParseOptions(delimiter="\t", quote_char=False, double_quote=False, ignore_empty_lines=False),
             pa.csv.ConvertOptions(
                 check_utf8=False, column_types={name: pa.string() for name in USED}, include_columns=list(USED)
@@ -214,36 +214,30 @@ def _columnar(block: bytes, breaks: np.ndarray, row: int, width: int) -> pa.Reco
 
 
 def _one_by_one(block: bytes, row: int, width: int) -> pa.RecordBatch:
-    fields: list[list[str] | None] = []
-    faults: dict[int, tuple[str, str]] = {}
-    lines = block[:-1].split(b"\n")
+    lines = [line if len(line) > LONGEST_LINE else line.rstrip(b"\r") for line in block[:-1].split(b"\n")]
+    why = {i: "wrong_column_count" for i, line in enumerate(lines) if line.count(b"\t") + 1 != width}
+    why |= {i: "line_too_long" for i, line in enumerate(lines) if len(line) > LONGEST_LINE}
+    return _of_fields([line.split(b"\t") for line in lines], _names(width), row, why)
+
+
+def _names(width: int) -> Sequence[str]:
+    return NAMES if width == 23 else ("line", NAMES[0], "hash", *NAMES[1:])
+
+
+def _of_fields(
+    rows: Sequence[Sequence[bytes]], names: Sequence[str], first: int, why: dict[int, str]
+) -> pa.RecordBatch:  # fmt: skip
+    """Records of rows of fields. why: number of a row that is none → reason; others are added."""
+    lines = [b"\t".join(fields) for fields in rows]
     for i, line in enumerate(lines):
-        line = line.rstrip(b"\r") if len(line) <= LONGEST_LINE else line
-        if fault := _fault(line, width):
-            raw = line[: 4 * LONGEST_RAW].decode("utf-8", "backslashreplace")[:LONGEST_RAW]
-            faults[i] = (fault, raw)
-        parts = None if fault else line.decode().split("\t")
-        fields.append(parts if parts is None or width == 23 else [parts[1], *parts[3:]])
+        if b"\0" in line or not is_utf8(line.decode("utf-8", "surrogateescape")):
+            why.setdefault(i, "nul_byte" if b"\0" in line else "not_utf8")
     columns = {
-        name: pa.array([None if parts is None else parts[i] for parts in fields], pa.string())
-        for i, name in enumerate(NAMES)
-        if name in USED
-    }
-    return records(columns, row, lambda i: lines[i].rstrip(b"\r").decode(), faults)
-
-
-def _fault(line: bytes, width: int) -> str | None:
-    if len(line) > LONGEST_LINE:
-        return "line_too_long"
-    if line.count(b"\t") + 1 != width:
-        return "wrong_column_count"
-    if b"\x00" in line:
-        return "nul_byte"
-    try:
-        line.decode()
-    except UnicodeDecodeError:
-        return "not_utf8"
-    return None
+        name: pa.array([None if i in why else fields[place].decode() for i, fields in enumerate(rows)], pa.string())
+        for place, name in enumerate(names) if name in USED
+    }  # fmt: skip
+    raws = {i: lines[i][: 4 * LONGEST_RAW].decode("utf-8", "backslashreplace")[:LONGEST_RAW] for i in why}
+    return records(columns, first, lambda i: lines[i].decode(), {i: (why[i], raws[i]) for i in why})
 
 
 SQLITE = b"SQLite format 3\0"
@@ -306,14 +300,17 @@ def _sqlite(path: Path, row: int, skip: int) -> Iterator[tuple[int, pa.RecordBat
         while damage is None:
             waiting = []
             try:
-                for values in cursor:
-                    waiting.append(values)
+                for of_row in cursor:
+                    waiting.append(of_row)
                     if len(waiting) == FETCHED:
                         break
             except sqlite3.DatabaseError as error:
                 damage = error
             if waiting:
-                yield done, _from_rows(waiting, done)
+                values = [
+                    [b"" if v is None else v if isinstance(v, bytes) else str(v).encode() for v in of] for of in waiting
+                ]
+                yield done, _of_fields(values, USED, done, {})
                 done += len(waiting)
             elif damage is None:
                 return
@@ -328,21 +325,8 @@ def _sqlite(path: Path, row: int, skip: int) -> Iterator[tuple[int, pa.RecordBat
         base.close()
 
 
-def _from_rows(rows: list[tuple[Any, ...]], row: int) -> pa.RecordBatch:
-    texts: list[list[str] | None] = []
-    faults: dict[int, tuple[str, str]] = {}
-    raws = [[b"" if v is None else v if isinstance(v, bytes) else str(v).encode() for v in values] for values in rows]
-    for i, raw in enumerate(raws):
-        fault = "nul_byte" if any(b"\0" in v for v in raw) else None
-        try:
-            fields = [v.decode() for v in raw]
-        except UnicodeDecodeError:
-            fault = fault or "not_utf8"
-        if fault:
-            faults[i] = (fault, b"\t".join(raw).decode("utf-8", "backslashreplace"))
-        texts.append(None if fault else fields)
-    columns = {name: pa.array([t and t[i] for t in texts], pa.string()) for i, name in enumerate(USED)}
-    return records(columns, row, lambda i: b"\t".join(raws[i]).decode(), faults)
+def _bytes(value: Any) -> bytes:
+    return b"" if value is None else value if isinstance(value, bytes) else str(value).encode()
 
 
 def _parquet(path: Path, row: int) -> Iterator[tuple[int, pa.RecordBatch | None]]:
