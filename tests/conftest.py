@@ -136,7 +136,9 @@ def journey(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with (made / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (made / "demo" / "demo.json").is_file():  # written last
-            demo(made / "demo", replace(QUICK, seeds=1), RunLog(quiet=True), workers=1)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("driftline.pipelines.demo.journey.LEARNERS", ["majority", "ridge", "nap", "finetune"])
+                demo(made / "demo", replace(QUICK, seeds=1, draws=0), RunLog(quiet=True), workers=1)
     return Path(shutil.copytree(made / "demo", tmp_path_factory.mktemp("journey") / "demo"))
 
 

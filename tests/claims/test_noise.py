@@ -14,8 +14,6 @@ from driftline.pipelines.reporting.audit_page import lines
 from driftline.stream_builder.measures.shift_distance import sharing, sliced
 from driftline.stream_builder.stream import Split, Step, Stream
 
-WIDTH = 16  # of vectors
-
 
 def stream(grouped: bool = True, uploaders: int = 12, each: int = 10) -> Stream:
     """Every image shows its uploader and nothing else; images of an uploader share a label; sides are random."""

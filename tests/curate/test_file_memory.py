@@ -17,8 +17,6 @@ from driftline.curate.sources import folder
 from driftline.curate.sources.base import Workplace
 from driftline.curate.sources.folder import Folder
 
-Photos = Callable[[], tuple[pa.RecordBatch, list[str]]]
-
 
 @pytest.fixture
 def album(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

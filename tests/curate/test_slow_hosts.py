@@ -25,17 +25,6 @@ from driftline.curate.store.database import Place
 PATIENCE = 0.3
 FIRST_SLOW = 1000  # /good/N of the slow host from this N on
 ROWS, SHARD = 24, 4
-KILLED = """
-import sys
-from pathlib import Path
-from driftline.curate.core.run_log import RunLog
-from driftline.curate.fetch import run
-if __name__ == "__main__":
-    part, out, rules = sys.argv[1:]
-    run.PATIENCE = 0.3
-    settings = run.FetchSettings.model_validate_json(rules)
-    run.fetch([Path(part)], Path(out), settings, RunLog(quiet=True))
-"""
 QUIET = RunLog(quiet=True)
 SETTINGS = FetchSettings(
     shard_size=SHARD, retries=1, outage=1, backoff=0, timeout=60, deadline=100, private_addresses="allow", threads=3,

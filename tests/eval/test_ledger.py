@@ -171,18 +171,6 @@ def recursive(leaves: list[bytes]) -> bytes:
     return sha(b"\1", recursive(leaves[:cut]), recursive(leaves[cut:]))
 
 
-WRITER = """
-import sys, numpy as np
-from pathlib import Path
-from driftline.eval.memory.correction_ledger import Ledger
-with Ledger(Path(sys.argv[1])) as ledger:
-    print("begun", flush=True)
-    while True:
-        number = ledger.append({"id": "p", "label": "x" * (ledger.n % 50)}, np.zeros(64, np.float32))
-        print(number, flush=True)
-"""
-
-
 FULL = """
 import os, resource, sys, numpy as np
 from pathlib import Path

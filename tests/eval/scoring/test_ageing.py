@@ -512,11 +512,6 @@ def pairs(lag: int) -> list[tuple[int, int]]:
     return [(i, i + lag) for i in range(STEPS - lag)]
 
 
-def plain_mean(values: list[float]) -> float:
-    known = [value for value in values if not math.isnan(value)]
-    return sum(known) / len(known) if known else math.nan
-
-
 def test_quantiles_are_numpys_without_nan() -> None:
     drawn = np.random.default_rng(1).normal(size=(200, 4))
     drawn[:50, 1] = np.nan
