@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,22 @@ class TestPlan:
                 if item.kind not in ("distances", "parameters", "scale"):
                     names = [spec_of(learner).name for learner in cell.learners]
                     assert set(cell.printed) <= set(names)
+
+    def test_quick_measures_the_smallest_index_and_only_whole_figures_have_runs_of_their_own(
+        self, tmp_path, monkeypatch
+    ):
+        (scale,) = (item for item in paper_named("ocrr").items if item.name == "scale-study")
+        assert [cell.quick for cell in scale.cells] == [{"entries": 10_000}, None, None]
+        outs: list[Path] = []
+        monkeypatch.setattr("driftline.eval.run.plan", lambda *_, **given: SimpleNamespace(runs=0, finished=0))
+        monkeypatch.setattr("driftline.eval.run.evaluate", lambda *_, out, **given: outs.append(out))
+        monkeypatch.setattr(Work, "_stream", lambda self, cell: (tmp_path, None))
+        for quick, kind in ((False, "figure"), (False, "scores"), (True, "figure"), (True, "scores")):
+            work = Work(
+                paper_named("clear"), tmp_path, tmp_path, quick, "cpu", Executor("local", 1), RunLog(None, True)
+            )
+            work._evaluated(Item("i", "", kind), Cell((), ()))
+        assert [out.name.startswith("i-") for out in outs] == [True, False, False, False]
 
     def test_every_value_of_tables_8_to_14_is_in_a_cell(self) -> None:
         printed = [
