@@ -182,6 +182,8 @@ def _array(values: Any) -> Array:
 def _ids_times_and_groups(arrays: Mapping[str, Array], what: str) -> tuple[dict[str, Any], list[str]]:
     """Of `time` and `label_time` the seconds, of `id` and `group` the names, as far as they are there; and what looks
     wrong."""
+    if not {"id", "time", "group"} & set(arrays):
+        return {}, []
     from driftline.stream_builder.importers.dated import groups_of, label_times, texts_of, times_of
 
     def row_of(row: int) -> str:
@@ -194,18 +196,15 @@ def _ids_times_and_groups(arrays: Mapping[str, Array], what: str) -> tuple[dict[
         except (pa.ArrowException, TypeError, ValueError):
             return pa.chunked_array([[None if value is None else str(value) for value in arrays[name].tolist()]])
 
-    columns: dict[str, Any] = {}
-    doubts: list[str] = []
-    if "group" in arrays:
-        columns["group"], said = groups_of(column("group"), "group")
-        doubts += [said] if said else []
+    group, said = groups_of(column("group"), "group") if "group" in arrays else (None, "")
+    columns: dict[str, Any] = {"group": group}
     if "id" in arrays:
         columns["ids"] = np.array(texts_of(column("id"), row_of, "id"), np.str_)
     if "time" in arrays:
         columns["time"] = times_of(column("time"), row_of)
     if "label_time" in arrays:
         columns["label_time"] = label_times(column("label_time"), column("time"), columns["time"], row_of)
-    return columns, doubts
+    return columns, [said] if said else []
 
 
 def _sides(split: Array, what: str) -> Array:
