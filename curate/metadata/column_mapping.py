@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, get_args
 from urllib.parse import quote_plus
@@ -27,6 +28,7 @@ NUMBERED = ("id", "user")  # of which none was rounded
 LONGEST_TEXT = 1 << 16  # bytes of a cell
 LONGEST_TITLE = 2000  # characters of a title or caption that are kept
 SHOWN = 10  # notes
+USUAL = r'^[!"$->A-~]*[/.][!"$->A-~]*$'  # of ASCII, without a query, a fragment, or a user: nothing in it is secret
 
 
 @dataclass(frozen=True)
@@ -162,9 +164,16 @@ def _ids(named: pa.Array, urls: pa.ChunkedArray | None) -> pa.Array:
     plain = pc.and_(pc.match_substring_regex(named, f"^({ID.pattern})$"),
                     pc.invert(pc.match_substring_regex(named, f"(?i)^({RESERVED.pattern})$")))  # fmt: skip
     odd = pc.invert(pc.fill_null(plain, False))
-    addresses = pc.array_filter(whole(urls), odd).to_pylist() if urls is not None else [None] * pc.sum(odd).as_py()
-    ids = [safe_id(name) if name else id_of_address(url) if url else None
-           for name, url in zip(named.filter(odd).to_pylist(), addresses, strict=True)]  # fmt: skip
+    names = named.filter(odd)
+    addresses = pa.nulls(len(names), pa.string()) if urls is None else pc.array_filter(whole(urls), odd)
+    texts = pc.coalesce(names, addresses)
+    slugs = pc.ascii_trim(pc.replace_substring_regex(texts, "[^A-Za-z0-9_-]+", "-"), "-")
+    columns = (names, addresses, texts, pc.utf8_slice_codeunits(slugs, 0, 80), pc.match_substring_regex(texts, USUAL))
+    ids = [
+        f"{slug or 'x'}-{sha256(text.encode()).hexdigest()[:8]}" if usual  # as `safe_id`, in a third of the time
+        else safe_id(name) if name else id_of_address(url) if url else None
+        for name, url, text, slug, usual in zip(*(column.to_pylist() for column in columns), strict=True)
+    ]  # fmt: skip
     return pc.replace_with_mask(named, odd, pa.array(ids, pa.string()))
 
 
