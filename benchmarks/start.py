@@ -39,9 +39,9 @@ def main() -> None:
     """Measure all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
-    rounds = parser.parse_args().rounds
     import driftline
 
+    rounds = parser.parse_args().rounds
     names = {name: cpu(f"import driftline; driftline.{name}", rounds) for name in driftline.__all__}
     slowest = max(names, key=lambda name: names[name])
     found = {"python": cpu("", rounds), "import": cpu("import driftline", rounds), "slowest": slowest}

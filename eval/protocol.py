@@ -264,7 +264,11 @@ class Protocol(ABC):
         return {}
 
     def training_sizes(self, stream: Stream) -> list[int] | None:
-        """Samples of each step that learners train on, for estimates of the time; None: there is no estimate."""
+        """Samples of each step that learners train on, for estimates of the time; None: `run_seconds` has them."""
+        return None
+
+    def run_seconds(self, stream: Stream, make: Callable[..., Learner]) -> float | None:
+        """CPU seconds that a run trains, by a small one; None: not known. make: the learner."""
         return None
 
 

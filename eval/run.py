@@ -34,20 +34,12 @@ Reuse = Literal["same", "any"]  # of finished runs: by the same code, or by any
 
 
 def evaluate(
-    stream: Stream | str | Path | Mapping[int, Path],
-    protocol: AnyProtocol,
-    learners: AnyLearner | Sequence[AnyLearner],
-    seeds: int | Sequence[int] = 1,
-    settings: Settings | None = None,
-    out: str | Path | None = None,
-    progress: Callable[[int], None] = lambda n: None,
-    stream_folder: Path | None = None,
-    executor: Executor | None = None,
-    tune: Grid | None = None,
-    keep_run: Callable[[Run], None] = lambda run: None,
-    preset: str = "",
-    reuse: Reuse = "same",
-) -> Results:
+    stream: Stream | str | Path | Mapping[int, Path], protocol: AnyProtocol,
+    learners: AnyLearner | Sequence[AnyLearner], seeds: int | Sequence[int] = 1, settings: Settings | None = None,
+    out: str | Path | None = None, progress: Callable[[int], None] = lambda n: None, stream_folder: Path | None = None,
+    executor: Executor | None = None, tune: Grid | None = None, keep_run: Callable[[Run], None] = lambda run: None,
+    preset: str = "", reuse: Reuse = "same",
+) -> Results:  # fmt: skip
     """Run every learner with every seed; returns the document of `driftline eval --json`.
 
     stream: or its folder; or draws of one composed stream, seed → folder as from `draws_of`, each of which is evaluated
@@ -257,16 +249,10 @@ class Workload:
 
 
 def plan(
-    stream: Stream | str | Path | Mapping[int, Path],
-    protocol: AnyProtocol,
-    learners: Sequence[AnyLearner],
-    seeds: Sequence[int],
-    settings: Settings | None = None,
-    out: Path | None = None,
-    tune: Grid | None = None,
-    preset: str = "",
-    reuse: Reuse = "same",
-) -> Workload:
+    stream: Stream | str | Path | Mapping[int, Path], protocol: AnyProtocol, learners: Sequence[AnyLearner],
+    seeds: Sequence[int], settings: Settings | None = None, out: Path | None = None, tune: Grid | None = None,
+    preset: str = "", reuse: Reuse = "same",
+) -> Workload:  # fmt: skip
     """What `evaluate` would do with the same arguments. Raises as it does, before any work."""
     given: Any = (several(learners), settings or {}, tune or {}, out, preset, reuse)
     streams = _streams(stream, seeds, None, out is not None)
@@ -324,9 +310,11 @@ def core_seconds(
         seconds: float | None = None
         with suppress(Exception):  # a learner that cannot be created: the run says why
             key = _key(learner := make())
-            if key not in known:
-                each = None if key in alike or sizes is None else step_seconds(stream, protocol, name, make)
-                known[key] = None if each is None else each * learner.samples_trained(sizes or ())
+            if key not in known and key not in alike:
+                each = (
+                    protocol.run_seconds(stream, make) if sizes is None else step_seconds(stream, protocol, name, make)
+                )
+                known[key] = each if each is None or sizes is None else each * learner.samples_trained(sizes)
             seconds = median(alike[key]) if key in alike else known[key]
         estimates.append(seconds)
     return estimates

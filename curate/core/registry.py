@@ -46,15 +46,9 @@ class Registry(Mapping[str, Any]):
     """whether `resolve` imports `package.module:Name`; False while what a stranger named is run"""
 
     def __init__(
-        self,
-        kind: str,
-        home: str,
-        entries: Mapping[str, str],
-        group: str = "",
-        base: str = "",
-        further: str = "",
+        self, kind: str, home: str, entries: Mapping[str, str], group: str = "", base: str = "", further: str = "",
         listed: str = "",
-    ) -> None:
+    ) -> None:  # fmt: skip
         """kind: what one entry is ("learner"). entries: name → ".module:attribute" in the package `home`.
 
         group: of the entry points, without "driftline."; "": the registry takes none. base: "module:Class" from which

@@ -227,18 +227,10 @@ class Work:
         return points[: max(least, last - first)]
 
     def tuned(
-        self,
-        stage: str,
-        net: Net,
-        train: Sequence[Samples],
-        val: Samples,
-        hypers: Sequence[Hyper],
-        objective: str = "erm",
-        pulled: tuple[str, Callable[[Net, Hyper], Sequence[Pull]]] | None = None,
-        decays: str = "l2",
-        terms: Mapping[str, Any] | None = None,
-        renews: bool = False,
-    ) -> tuple[Net, Fitted]:
+        self, stage: str, net: Net, train: Sequence[Samples], val: Samples, hypers: Sequence[Hyper],
+        objective: str = "erm", pulled: tuple[str, Callable[[Net, Hyper], Sequence[Pull]]] | None = None,
+        decays: str = "l2", terms: Mapping[str, Any] | None = None, renews: bool = False,
+    ) -> tuple[Net, Fitted]:  # fmt: skip
         """The network with its best weights, and their fit. net: the start; its trainable parts learn. pulled: a
         description that identifies the pulls, and a function that makes those of a copy. The others: as in `Fit`.
 

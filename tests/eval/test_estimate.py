@@ -15,6 +15,7 @@ from driftline.eval.learners.online import OnlineLearner
 from driftline.eval.protocol import Protocol
 from driftline.eval.protocols.clear import Iid, Streaming
 from driftline.eval.protocols.ocrr.protocol import Ocrr
+from driftline.eval.protocols.seq_to_final.protocol import SeqToFinal, with_val
 from driftline.eval.run import core_seconds, evaluate, plan
 from driftline.eval.training.sgd_learner import NetLearner
 
@@ -78,6 +79,20 @@ def test_what_a_learner_looks_at_decides_its_estimate(name: str, clock: Clock) -
     kind = LEARNERS[name]
     (one,) = core_seconds(drifting(steps=4, n=60), Iid(), "clear-iid", [kind])
     assert one == pytest.approx(1e-3 * kind().samples_trained([60] * 4))
+
+
+def test_a_method_for_the_last_step_is_timed_by_a_fit_of_each_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+    def takes(learner: Any, steps: Any) -> None:
+        samples = sum(len(step["train"]) for step in steps)
+        made.now += 1e-3 * samples * learner.task.rules.rule.epochs + (10.0 if not made.now else 0.0)
+        learner.work.book.tried = 2  # stages
+
+    made, protocol, stream = Clock(), SeqToFinal(val_share=0.25), drifting(steps=4, n=300)
+    monkeypatch.setattr(LEARNERS["sft"], "learn_sequence", takes)
+    monkeypatch.setattr("driftline.eval.protocols.seq_to_final.protocol.time", made)
+    trained = sum(len(with_val(step, 0.25, 0)["train"]) for step in stream.steps)
+    found = core_seconds(stream, protocol, "seq-to-final", [LEARNERS["sft"], LEARNERS["er"]])
+    assert found == [pytest.approx(1e-3 * trained * 10 * 12 / 2), None], "10 epochs, 12 fits; er has its own"
 
 
 def test_an_estimate_is_the_median_of_earlier_runs_of_the_same_learner() -> None:

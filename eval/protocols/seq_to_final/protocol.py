@@ -2,7 +2,7 @@
 test."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
@@ -37,7 +37,7 @@ def with_val(step: Step, share: float, seed: int) -> Step:
 
 
 RATES, DECAYS, DROPOUTS, ADJACENTS = (1e-3, 1e-4), (1e-4, 1e-2), (0.0, 0.5), (0.01, 0.1, 1.0)  # [spec, section 3]
-TINY = 1e-12
+TINY, TIMED = 1e-12, 100  # TIMED: training samples of a step whose time is taken
 EPOCHS = {"paper": 100, "small": 10}
 FITS = {"paper": 8, "small": 3}  # of a clean method for each step; 8: those of the paper's SFT
 
@@ -193,6 +193,28 @@ class SeqToFinal(Protocol):
             for step in stream.steps:
                 if "test" in step.splits:
                     yield evaluate_split(learner, step["test"], str(step.index), begun, **at)
+
+    def run_seconds(self, stream: Stream, make: Callable[..., Learner]) -> float | None:
+        """By one fit of each stage on a batch of each step, for one epoch and for two. None with grids, whose stages
+        have different numbers of fits, and for learners that have fits of their own."""
+        whole, took = self.resolve(stream), list[float]()
+        if not (whole.fits and make().obeys):
+            return None
+        known = [with_val(step.visible(), self.val_share, 0) for step in stream.steps]
+        known = [stream.oracle.visible()] if make().needs.oracle and stream.oracle is not None else known
+        steps = []
+        for step in known:
+            share = min(1.0, TIMED / len(step["train"]))
+            few = {k: split.part(0, max(1, round(share * len(split)))) for k, split in step.splits.items()}
+            steps.append(replace(step, splits=few))
+        for epochs in (1, 1, 2):  # the first one loads libraries
+            learner, clock = make(), time.process_time()
+            learner.begin(replace(whole, epochs=epochs, fits=1).task(stream), rng_for(0))
+            learner.learn_sequence(steps)
+            took.append(time.process_time() - clock)
+        more = sum(len(step["train"]) for step in known) / sum(len(step["train"]) for step in steps)
+        stages = learner.metadata()["fits"]
+        return (took[1] + (whole.epochs - 1) * max(took[2] - took[1], 0)) * more * max(1, whole.fits / stages)
 
     def score(self, rows: Sequence[Row], steps: int) -> Result:
         """final: share of right answers on the last step's test. measures: the same on each step that was tested."""
