@@ -3,8 +3,7 @@ the report of four learners (5,000 × 512, 10 steps, with their control).
 
     python benchmarks/start.py [--rounds N]
 
-Each in a process of its own, in CPU seconds, which other programs disturb less than wall seconds. The median of the
-rounds counts, beside the interpreter's own start. One JSON line.
+Each in a process of its own, in CPU seconds, which other programs disturb less: medians of the rounds. One JSON line.
 """
 
 import argparse
