@@ -24,6 +24,7 @@ from driftline.curate.embedding.features import encoder_name
 from driftline.curate.encoders.weights import KNOWN, hub, hub_answers, is_here, repository_of, unreachable
 from driftline.curate.fetch.address_guard import mostly_private
 from driftline.curate.fetch.job import rules_of
+from driftline.curate.foreign.tables import is_parquet
 from driftline.curate.metadata.clocks import contradicted, reset_clocks
 from driftline.curate.metadata.schema import TABLE, judge_times, whole
 from driftline.curate.retrieval.retrieve import without_candidates
@@ -195,12 +196,13 @@ def _first(tables: Iterator[pa.Table]) -> pa.Table:
 def _rows_of(source: FileSource, place: Workplace) -> tuple[int, bool]:
     """Records of a table, and whether they were counted: of long texts they are estimated by those of the beginning."""
     total, exact = 0, True
-    for path in (file for one in source.inputs(place) for file in ([one] if one.is_file() else one.rglob("*"))):
-        if path.suffix == ".parquet":
+    files = (file for one in source.inputs(place) for file in ([one] if one.is_file() else one.rglob("*")))
+    for path in (file for file in files if file.is_file()):
+        if is_parquet(path):
             total += pq.read_metadata(path).num_rows
-        elif path.is_file():
+        else:
             with path.open("rb") as raw:
-                opener = OPENERS.get(path.suffix)
+                opener = OPENERS.get(path.suffix.lower())
                 head: bytes = (raw if opener is None else opener(raw)).read(HEAD)
                 scale = path.stat().st_size / raw.tell() if len(head) == HEAD else 1.0
             total, exact = total + int(head.count(b"\n") * scale), exact and len(head) < HEAD

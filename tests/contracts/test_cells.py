@@ -35,6 +35,7 @@ from driftline.curate.sources.yfcc import Yfcc
 from driftline.curate.validation.answers.answers import hashed, read_answers, read_lines
 from driftline.eval.logs import age as service_log
 from driftline.eval.logs.reading import Log, read_log
+from driftline.pipelines.forecast import _rows_of
 from driftline.stream_builder.builders.arrays import from_arrays
 from driftline.stream_builder.builders.table import from_table
 from driftline.stream_builder.importers.hub import from_hub
@@ -494,6 +495,7 @@ def test_a_file_is_read_by_its_content_and_the_end_of_its_name_in_any_case(end: 
         "table": lambda: from_table(path, x="url", period=1, test_share=0).flat("train").time,
     }
     assert readers[door]().tolist() == [seconds_of("2020-01-01")]
+    assert kind != "parquet" or _rows_of(photos(path=path), Workplace()) == (1, True), "as a plan counts them"
 
 
 @pytest.mark.parametrize("door", ["photos", "log"])
