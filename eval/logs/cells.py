@@ -12,7 +12,7 @@ from driftline.curate.core.errors import BadInput
 from driftline.curate.core.times import CALENDAR, count_of
 from driftline.curate.core.times.dates import iso
 from driftline.eval.logs.reading import LATER, NONE, UNTIMED, Log
-from driftline.eval.scoring.bands import Floats, Z, share, student
+from driftline.eval.scoring.bands import Floats, share, wilson
 
 DAY = 86_400
 MONDAY = 4 * DAY  # the first Monday after 1970
@@ -309,21 +309,6 @@ def cells_of(log: Log, periods: Periods, trained: Ints, now: int) -> Cells:
         np.where(use, fixed, np.nan), moved, math.nan, of,
     )  # fmt: skip
     return replace(cells, chance=float(common[use].sum() / max(n[use].sum(), 1)))
-
-
-def wilson(share: Floats, n: Floats, clusters: Floats | None = None) -> tuple[Floats, Floats]:
-    """Ends (K,) of Wilson's 95 % interval of shares (K,) of n (K,); NaN of nothing. clusters (K,): their number widens
-    the interval as Student's t does.
-
-    >>> [round(float(end), 4) for end in wilson(np.array(0.78), np.array(1000.0))]
-    [0.7533, 0.8046]
-    """
-    z = np.full(np.shape(share), Z) if clusters is None else np.where(np.isfinite(clusters), student(clusters), Z)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        size = z**2 / n
-        centre = (share + size / 2) / (1 + size)
-        half = z / (1 + size) * np.sqrt(share * (1 - share) / n + size / (4 * n))
-    return np.maximum(centre - half, 0), np.minimum(centre + half, 1)
 
 
 def _clusters(

@@ -2,10 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from driftline.curate.core.late import special
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -46,9 +49,46 @@ class Band:
 
 def student(count: Any) -> Any:
     """The quantile of Student's t for a 95 % interval of a mean over so many: degrees of freedom and 1."""
-    from scipy.special import stdtrit
+    return special.stdtrit(np.maximum(count, 2) - 1.0, (1 + LEVEL) / 2)
 
-    return stdtrit(np.maximum(count, 2) - 1.0, (1 + LEVEL) / 2)
+
+def wilson(share: Floats, n: Floats, clusters: Floats | None = None) -> tuple[Floats, Floats]:
+    """Ends (K,) of Wilson's 95 % interval of shares (K,) of n (K,); NaN of nothing. clusters (K,): their number widens
+    the interval as Student's t does.
+
+    >>> [round(float(end), 4) for end in wilson(np.array(0.78), np.array(1000.0))]
+    [0.7533, 0.8046]
+    """
+    z = np.full(np.shape(share), Z) if clusters is None else np.where(np.isfinite(clusters), student(clusters), Z)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        size = z**2 / n
+        centre = (share + size / 2) / (1 + size)
+        half = z / (1 + size) * np.sqrt(share * (1 - share) / n + size / (4 * n))
+    return np.maximum(centre - half, 0), np.minimum(centre + half, 1)
+
+
+def p_of(far: Array, by_seeds: Any, clusters: Any, seeds: int) -> Array:
+    """Two-sided p of so many standard errors. by_seeds: share of the variance that seeds make, judged with S − 1
+    degrees of freedom, as it is often seen far too small; the rest with clusters − 1. (Of tables of 20 equal learners
+    with 3 seeds at most 3 % name a difference; by Welch–Satterthwaite 62 %.)"""
+    tails = [special.stdtr(np.maximum(np.asarray(count) - 1, 1), -far) for count in (clusters, seeds)]
+    return np.asarray(2 * ((1 - by_seeds) * tails[0] + by_seeds * tails[1]))
+
+
+def half_of(variance: Array, by_seeds: Array, clusters: Any, seeds: int) -> Array:
+    """Half of the 95 % interval of what has a `p_of` above 5 %."""
+    far = np.zeros(np.shape(by_seeds))
+    for count in np.unique(clusters).tolist():
+        far = np.where(np.equal(clusters, count), np.interp(by_seeds, *_reach(count, seeds)), far)
+    return np.asarray(far * np.sqrt(variance))
+
+
+@lru_cache(2048)
+def _reach(clusters: int, seeds: int) -> tuple[Array, Array]:
+    """Shares that seeds make, from 0 to 1, and the standard errors of which `p_of` is 5 %."""
+    far = np.linspace(student(clusters), student(seeds), 1001)
+    low, high = p_of(far, np.array([[0.0], [1.0]]), clusters, seeds)
+    return np.where(low == high, np.linspace(0, 1, 1001), (1 - LEVEL - low) / np.where(low == high, 1, high - low)), far
 
 
 def freedom_of(variance: float, parts: Parts) -> float:
@@ -68,11 +108,9 @@ def interval(
     p of 0, by Student's t with Welch–Satterthwaite degrees of freedom. at: parts and variance where the truth is the
     value, if it is greater there than at 0, and linear in the truth up to `BEYOND` of it: the interval holds each truth
     that the value does not contradict, as Wilson's does."""
-    from scipy.special import stdtr
-
     variance = sum(part for part, _ in parts) if variance is None else variance
     free = freedom_of(variance, parts)
-    p = 2 * float(stdtr(free, -abs(value) / np.sqrt(variance))) if variance > 0 else float(value == 0)
+    p = 2 * float(special.stdtr(free, -abs(value) / np.sqrt(variance))) if variance > 0 else float(value == 0)
     square = variance * float(student(free + 1)) ** 2
     more = 0.0
     if at is not None and value > -np.sqrt(square):

@@ -11,14 +11,13 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from driftline.curate.core.late import special
 from driftline.eval.protocol import Roles, stored_protocol
 from driftline.eval.rows import Row, Run
-from driftline.eval.scoring.bands import EQUAL, Array, Band, Floats, holm, student
+from driftline.eval.scoring.bands import EQUAL, Array, Band, Floats, half_of, holm, p_of
 from driftline.eval.scoring.sums import Drawn, Draws, Resampling, combined, drawn, draws_of, of_pairs, summed
 
 ALPHA = 0.05
-LEAST = 0.1  # of what samples of single seeds alone add to the variance over seeds; less is luck
+TINY = 1e-300  # a variance of nothing
 Decisive = Callable[[Sequence[Row]], Sequence[Row]]
 Scored = tuple[Drawn, Floats]
 
@@ -58,10 +57,7 @@ def compare(
 
     The variance is that of `sums.Drawn`; degrees of freedom over samples are as many as groups in which the two
     learners differ, less one. With one seed the interval is of these models, on other samples, and there is no p; nor
-    of a single cluster, which says nothing about others. The variance over few seeds is often seen far too small, and
-    of many pairs some are: the share of the variance that seeds make (of two seeds: of the error) is judged with one
-    degree of freedom less than seeds, which has the tail of what seeds make, the rest with those over samples. (Tables
-    of 20 equal learners with 3 seeds name a difference in at most 3 %; by Welch-Satterthwaite in 62 %.)
+    of a single cluster, which says nothing about others.
     """
     if scored is None:
         draws = draws_of([run for group in learners for run in group], Resampling(groups=clusters))
@@ -70,7 +66,7 @@ def compare(
     if len(known) < len(scored):
         return None
     scores, hits = [one for one, _ in known], np.stack([of for _, of in known])
-    bands = Band.stacked([one.symmetric() for one in scores])
+    bands = Band.stacked([one.of_share() for one in scores])
     seeds = [[run.about["seed"] for run in group] for group in learners]
     gaps, width, p, p_predictions = np.full((4, len(learners), len(learners)), np.nan)
     for members in {tuple(k for k, other in enumerate(seeds) if other == own) for own in map(list, seeds)}:
@@ -102,30 +98,18 @@ def _of_members(scores: Sequence[Drawn], hits: Floats) -> tuple[Array, Array, Ar
     """(M, M) differences, half their intervals, p over seeds and samples, and p over samples alone, of M learners with
     the same seeds."""
     clusters = min(one.clusters for one in scores)
-    value, samples, seeds, single = (
-        np.stack([getattr(one, name) for one in scores], -1) for name in ("value", "samples", "seeds", "single")
-    )
-    whole = Drawn(value, samples, seeds, single, clusters)
+    parts = ("value", "samples", "seeds", "single")
+    whole = Drawn(*(np.stack([getattr(one, name) for one in scores], -1) for name in parts), clusters=clusters)
     count, (of_samples, of_seeds, of_single) = len(whole.seeds), whole.variances(of_pairs)
     differ = np.stack([(np.abs(hits - one) > EQUAL).sum(1) for one in hits])
-    total, freedom = combined(of_samples, of_seeds, of_single, differ, count)
+    total, by_seeds = combined(of_samples, of_seeds, of_single, count)
     gaps = whole.value[:, None] - whole.value[None, :]
-
-    def p_of(variance: Array, freedom: Array) -> Array:
-        error = np.sqrt(variance)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            far = np.where(error > 0, np.abs(gaps) / error, np.where(gaps == 0, 0.0, np.inf))
-        return np.asarray(2 * special.stdtr(np.maximum(freedom, 1), -far))
-
+    nothing = np.full(gaps.shape, np.nan)
     if clusters < 2:
-        nothing = np.full(gaps.shape, np.nan)
         return gaps, nothing, nothing, nothing
-    p = np.full(gaps.shape, np.nan)
-    if count > 1:
-        least = np.maximum(of_seeds, LEAST * of_single)  # seeds that agree by luck
-        by_seeds = np.minimum(1, least / np.where(total > 0, total, 1)) ** min(1, (count - 1) / 2)
-        p = (1 - by_seeds) * p_of(total, differ - 1) + by_seeds * p_of(total, np.full_like(total, count - 1))
-    return gaps, student(freedom + 1) * np.sqrt(total), p, p_of(of_samples, differ - 1)
+    far, of_these = (np.abs(gaps) / np.sqrt(np.maximum(variance, TINY)) for variance in (total, of_samples))
+    p = p_of(far, by_seeds, differ, count) if count > 1 else nothing
+    return gaps, half_of(total, by_seeds, differ, count), p, p_of(of_these, 0.0, differ, count)
 
 
 def adjusted(p: Floats) -> Floats:

@@ -19,7 +19,7 @@ from threadpoolctl import ThreadpoolController
 from driftline.curate.core.late import sparse
 from driftline.eval.predictions import check_stream, groups_in, groups_of
 from driftline.eval.rows import Answers, Run
-from driftline.eval.scoring.bands import Array, Band, Floats, Z, deviations, quantiles, student
+from driftline.eval.scoring.bands import Array, Band, Floats, Z, deviations, half_of, quantiles, wilson
 from driftline.stream_builder.stream import Stream
 
 GROUPS = 512
@@ -28,6 +28,7 @@ SMALL, SPARSE = 2**17, 0.05  # numbers of a matrix: with more, and fewer samples
 AT_ONCE = 2**21  # numbers of the replicates that are computed at once
 FEWEST, MOST = 200, 2**27  # replicates, and numbers of all replicates of one quantity
 ENDS = (0.025, 0.975)
+LEAST = 0.1  # of what samples of single seeds alone add to the variance over seeds; less is luck
 Values = dict[str, Array]
 Function = Callable[..., Values]
 
@@ -166,7 +167,7 @@ class Drawn:
 
     Its variance has two parts: that over samples, drawn, and that over seeds, s² / S. The latter has in it what samples
     of single seeds add, v / S, which the former has, too; it is counted once. Of two seeds it is counted twice: one
-    degree of freedom cannot separate them. Degrees of freedom: Welch-Satterthwaite over both parts.
+    degree of freedom cannot separate them. Intervals hold what `bands.p_of` does not reject.
     """
 
     value: Array
@@ -190,43 +191,43 @@ class Drawn:
         apart = (apart - apart.mean(1, keepdims=True)).reshape(-1, *apart.shape[2:])
         return of_samples, squares(deviations(self.seeds)) / count, squares(apart) / ((count - 1) * count) * scale
 
-    def spread(self, squares: Callable[[Array], Array] = lambda d: (d**2).sum(0)) -> tuple[Array, Array]:
-        """The variance, and its degrees of freedom."""
-        return combined(*self.variances(squares), self.clusters, len(self.seeds))
+    def half(self) -> Array:
+        """Half the widths of symmetric 95 % intervals."""
+        return half_of(*combined(*self.variances(), len(self.seeds)), self.clusters, len(self.seeds))
 
     def band(self) -> Band:
         """95 % intervals: percentiles over samples, and what seeds add to each side; NaN where a value is not known."""
         value, (of_samples, of_seeds, of_single) = np.asarray(self.value, np.float64), self.variances()
         scale, ends = self.clusters / np.maximum(self.clusters - 1, 1), quantiles(self.samples, ENDS)
         parts = np.stack([of_samples, *(scale * ((end - value) / Z) ** 2 for end in ends)])
-        total, freedom = combined(parts, of_seeds, of_single, self.clusters, len(self.seeds))
-        half = np.where(np.isnan(value), np.nan, student(freedom[0] + 1) * np.sqrt(total[1:]))
-        return Band(value, value - half[0], value + half[1])
+        total, by_seeds = combined(parts, of_seeds, of_single, len(self.seeds))
+        half = half_of(total[1:], by_seeds[0], self.clusters, len(self.seeds))
+        return Band(value, *np.where(np.isnan(value), np.nan, value + np.stack([-half[0], half[1]])))
 
-    def symmetric(self) -> Band:
-        """95 % intervals of Student's t; not known from a single cluster, which says nothing of others."""
-        total, freedom = self.spread()
-        half = student(freedom + 1) * np.sqrt(total)
-        return Band.around(self.value, np.where(np.asarray(self.clusters) > 1, half, np.nan))
+    def of_share(self) -> Band:
+        """95 % intervals of shares, as Wilson's of as many samples as give this variance; symmetric where it is 0. Not
+        known from a single cluster, which says nothing of others."""
+        value, half = np.asarray(self.value), np.where(np.asarray(self.clusters) > 1, self.half(), np.nan)
+        spread = value * (1 - value)
+        n = Z**2 * spread / np.where((half > 0) & (spread > 0), half, np.nan) ** 2
+        ends = zip((-half, half), wilson(value, n), strict=True)
+        return Band(value, *(np.where(np.isnan(n), value + far, end) for far, end in ends))
 
     def widened(self) -> Array:
         """(B, ...) replicates, as far from the value as few clusters and other seeds take them."""
         plain = (deviations(self.samples) ** 2).sum(0)
-        total, freedom = self.spread()
-        factor = student(freedom + 1) / Z * np.sqrt(total / np.where(plain > 0, plain, np.inf))
+        factor = self.half() / (Z * np.sqrt(np.where(plain > 0, plain, np.inf)))
         return np.asarray(self.value + (self.samples - self.value) * factor)
 
 
-def combined(of_samples: Array, of_seeds: Array, of_single: Array, clusters: Any, seeds: int) -> tuple[Array, Array]:
-    """The variance of a mean over seeds from its parts (see `Drawn.variances`), and its degrees of freedom."""
+def combined(of_samples: Array, of_seeds: Array, of_single: Array, seeds: int) -> tuple[Array, Array]:
+    """The variance of a mean over seeds from its parts (see `Drawn.variances`), and the share of it that seeds make; of
+    two seeds, the share of the error."""
     rest = of_samples  # what s² has not
     if seeds > 2:
         rest = np.maximum(0.0, of_samples - of_single) + np.maximum(0.0, of_single - of_seeds)
-    parts = rest**2 / np.maximum(np.asarray(clusters) - 1, 1) + of_seeds**2 / max(seeds - 1, 1)
-    total = rest + of_seeds
-    with np.errstate(divide="ignore", invalid="ignore"):
-        freedom = np.where(parts > 0, total**2 / parts, np.maximum(np.asarray(clusters) - 1, 1))
-    return total, freedom
+    total, least = rest + of_seeds, np.maximum(of_seeds, LEAST * of_single)  # seeds that agree by luck
+    return total, np.minimum(1, least / np.where(total > 0, total, 1)) ** (0.5 if seeds == 2 else 1)
 
 
 def of_pairs(values: Array) -> Array:

@@ -21,7 +21,7 @@ from driftline.curate.retrieval.candidates import query_vectors
 from driftline.curate.retrieval.exact_search import SearchResult, search
 from driftline.curate.retrieval.retrieve import text_encoder
 from driftline.curate.retrieval.settings import Concept
-from driftline.eval.logs.cells import wilson
+from driftline.eval.scoring.bands import wilson
 from driftline.pipelines.browse.collection import Collection
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.stages.base import Context

@@ -10,6 +10,7 @@ from driftline.curate.validation.answers.agreement import Votes, dawid_skene
 from driftline.eval.protocols.ocrr.protocol import Ocrr
 from driftline.eval.rows import Answers as Outcomes
 from driftline.eval.rows import Row, Run
+from driftline.eval.scoring.bands import half_of
 from driftline.eval.scoring.comparing import compare, ties_of
 from driftline.eval.scoring.decay import half_life_of
 from driftline.eval.scoring.sums import Drawn, combined, draws_of
@@ -32,7 +33,7 @@ def test_a_half_life_has_the_middle_95_percent_of_its_replicates() -> None:
 
 def test_p_of_a_difference_is_students_over_seeds_and_samples() -> None:
     """Three seeds on 40 samples: the variance over samples of the mean of the seeds, and that over seeds less what the
-    samples of single seeds add to it; degrees of freedom by Welch and Satterthwaite."""
+    samples of single seeds add to it, which is judged with two degrees of freedom."""
     hits = np.random.default_rng(0).random((2, 3, 40)) < np.array([[0.9, 0.8, 0.6], [0.3, 0.5, 0.4]])[..., None]
     about = {"protocol": "clear-streaming", "settings": {}, "protocol_settings": {}, "steps": 2, "stream": {}}
     runs = []
@@ -49,21 +50,30 @@ def test_p_of_a_difference_is_students_over_seeds_and_samples() -> None:
     of_seeds, of_single = np.var(gap.mean(1), ddof=1) / 3, (single**2).sum() / (2 * 39 * 40) / 3
     assert of_seeds > of_single
     known, differ = of_samples - of_single, int((np.abs(gap.sum(0)) > 0).sum())
-    freedom = (known + of_seeds) ** 2 / (known**2 / (differ - 1) + of_seeds**2 / 2)
-    found = compare(runs)
-    error = np.sqrt(known + of_seeds)
-    assert found.p_score[0, 1] == pytest.approx(2 * student.sf(gap.mean() / error, freedom), rel=0.2)
+    found, error = compare(runs), np.sqrt(known + of_seeds)
+    assert found is not None
     half = (found.difference.high - found.difference.low)[0, 1] / 2
-    assert half == pytest.approx(student.ppf(0.975, freedom) * error, rel=0.05)
+    for far, expected in ((gap.mean() / error, found.p_score[0, 1]), (half / error, 0.05)):
+        p = 2 * (known * student.sf(far, differ - 1) + of_seeds * student.sf(far, 2)) / error**2
+        assert p == pytest.approx(expected, rel=0.1)
 
 
-def test_degrees_of_freedom_are_those_of_welch_and_satterthwaite() -> None:
+def test_seeds_have_their_degrees_of_freedom_and_samples_theirs() -> None:
     """Of samples alone: clusters less one; of seeds alone: seeds less one; of two seeds nothing is subtracted."""
-    assert combined(np.array(0.2), np.array(0.0), np.array(0.0), 41, 3)[1] == pytest.approx(40)
-    assert combined(np.array(0.0), np.array(0.2), np.array(0.0), 41, 3)[1] == pytest.approx(2)
-    total, freedom = combined(np.array(0.3), np.array(0.5), np.array(0.1), 41, 3)
-    assert (total, freedom) == pytest.approx((0.7, 0.7**2 / (0.2**2 / 40 + 0.5**2 / 2)))
-    assert combined(np.array(0.3), np.array(0.5), np.array(0.1), 41, 2)[0] == pytest.approx(0.8)
+    for variances, freedom in ((0.2, 0.0, 0.0), 40), ((0.0, 0.2, 0.0), 2):
+        half = half_of(*combined(*map(np.array, variances), seeds=3), 41, 3)
+        assert half == pytest.approx(student.ppf(0.975, freedom) * np.sqrt(0.2))
+    assert combined(np.array(0.3), np.array(0.5), np.array(0.1), 3) == pytest.approx((0.7, 0.5 / 0.7))
+    assert combined(np.array(0.3), np.array(0.5), np.array(0.1), 2)[0] == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5])
+def test_intervals_hold_the_truth_where_seeds_differ_most(seeds: int) -> None:
+    """Of the variance of a mean a fifth is of samples, the rest of seeds."""
+    rng = np.random.default_rng(seeds)
+    of_seeds = 0.8 * rng.chisquare(seeds - 1, 20_000) / (seeds - 1)
+    half = half_of(*combined(np.full(20_000, 0.2), of_seeds, np.zeros(20_000), seeds), 500, seeds)
+    assert 0.945 < (np.abs(rng.normal(size=20_000)) < half).mean() < 0.98
 
 
 def test_no_two_learners_of_a_tie_differ() -> None:

@@ -20,11 +20,11 @@ from support.logs import write_logs
 import driftline as dl
 from driftline.curate.core.errors import DriftlineError
 from driftline.eval import predictions
-from driftline.eval.logs.cells import wilson
 from driftline.eval.logs.reading import read_log
 from driftline.eval.logs.trend import half_life, line
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.ageing import ageing
+from driftline.eval.scoring.bands import wilson
 from driftline.stream_builder.stream import Stream
 
 ACCURACY = {"v1": {1: 0.90, 2: 0.87, 3: 0.84, 4: 0.78}, "v2": {4: 0.88, 5: 0.85, 6: 0.82}}

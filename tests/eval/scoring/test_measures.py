@@ -20,7 +20,7 @@ from driftline.eval.reporting.protocols import page_of
 from driftline.eval.rows import Answers, Row, Run, counted, groups
 from driftline.eval.run import evaluate
 from driftline.eval.scoring.aggregate import _over_samples, _spread, summary
-from driftline.eval.scoring.bands import half_width, holm
+from driftline.eval.scoring.bands import half_width, holm, wilson
 from driftline.eval.scoring.comparing import Comparison, compare, score_of
 from driftline.eval.scoring.sums import draws_of
 from driftline.stream_builder.stream import Stream
@@ -199,6 +199,10 @@ class TestDifferences:
         assert np.isnan(found.p_score[0, 1])
         assert found.ties == ()
         assert found.difference.low[0, 1] > 0, "of these two models, on other samples"
+
+    def test_the_interval_of_a_score_is_wilsons(self) -> None:
+        found, ends = compared(dict.fromkeys("ab", np.arange(200)[None] < 184)).score, wilson(*np.array([0.92, 200]))
+        assert (found.low[0], found.high[0]) == pytest.approx(ends, abs=0.003), "0.882 to 0.958 if it were symmetric"
 
     def test_two_seeds_tell_apart_what_test_samples_decide(self) -> None:
         assert compared(drawn({"a": 0.9, "b": 0.5}, 2, 2000)).p_score[0, 1] < 0.05
