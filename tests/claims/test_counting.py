@@ -21,7 +21,7 @@ from driftline.curate.validation.answers.verdicts import BEST
 from driftline.pipelines.run.living import grow, heal
 from driftline.pipelines.run.run_folder import open_collection
 from driftline.pipelines.run.runner import run, status
-from driftline.pipelines.stages.photos import MEANING, dropped, shared_images, trace
+from driftline.pipelines.stages.photos import MEANING, dropped, trace
 from driftline.pipelines.stages.state import folder_of
 
 LOOSE = "\nfilter: {upload_after_capture: false}\n"
@@ -190,17 +190,3 @@ class TestEveryCommandCountsTheSame:
             pq.write_table(pa.table({"id": ids}), given / "metadata" / part.name)
         run(context(root, f"embed.from={given}"), until="embed")
         assert [row["reason"] for row in dropped(root) if row["stage"] == "embed"] == ["no_vector"] * 3
-
-
-def test_an_image_that_many_urls_of_many_users_have_may_stand_for_no_image(tmp_path: Path) -> None:
-    """Twelve URLs of one user are their album; ten of five users are what a host sends for a photo that is gone."""
-    users = [f"u{i % 5}" for i in range(10)] + ["album"] * 12 + [f"v{i}" for i in range(9)]
-    digests = ["gone"] * 10 + ["album"] * 12 + ["meme"] * 9
-    ids = [f"p{i}" for i in range(len(users))]
-    urls = [f"https://photos.example/{i}.jpg" for i in ids]
-    pq.write_table(pa.table({"id": ids, "url": urls, "user": users}), tmp_path / "rows")
-    index = {"id": ids, "source_sha256": digests, "fault": [None] * len(ids)}
-    pq.write_table(pa.table(index), tmp_path / "index")
-    (sentence,) = shared_images([tmp_path / "rows"], [tmp_path / "index"])
-    assert sentence.startswith("10 URLs of 5 users have one image")
-    assert sentence.endswith("--set fetch.placeholders=[gone]")
