@@ -239,10 +239,7 @@ WITHOUT_ARRAYS = (
     "heal", "init", "leaderboard", "list_registered", "open", "plan", "run", "status", "trace",
     "train",
 )  # fmt: skip
-WITH_TABLES = (
-    "Release",
-    *(f"from_{name}" for name in ("folder_by_time", "hub", "table", "tic", "wild_time", "wilds")),
-)
+WITH_TABLES = ("Release", *(f"from_{name}" for name in ("folder_by_time", "hub", "table", "tic", "wild_time", "wilds")))
 
 
 def test_a_public_name_loads_no_library_that_it_can_do_without() -> None:

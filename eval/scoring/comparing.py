@@ -99,7 +99,8 @@ def _of_members(scores: Sequence[Drawn], hits: Floats) -> tuple[Array, Array, Ar
     the same seeds."""
     clusters = min(one.clusters for one in scores)
     parts = ("value", "samples", "seeds", "single")
-    whole = Drawn(*(np.stack([getattr(one, name) for one in scores], -1) for name in parts), clusters=clusters)
+    value, samples, of_each, single = (np.stack([getattr(one, name) for one in scores], -1) for name in parts)
+    whole = Drawn(value, samples, of_each, single, clusters)
     count, (of_samples, of_seeds, of_single) = len(whole.seeds), whole.variances(of_pairs)
     differ = np.stack([(np.abs(hits - one) > EQUAL).sum(1) for one in hits])
     total, by_seeds = combined(of_samples, of_seeds, of_single, count)

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image, ImageOps
 from support.clear_layouts import PROVENANCE
-from support.helpers import photo_config
+from support.helpers import photo_config, saved
 from support.living import context
 from support.stand_ins import StandIn, serve
 
@@ -27,7 +27,6 @@ from driftline.curate.core.seeding import rng_for
 from driftline.curate.export import EXPORTS
 from driftline.curate.fetch.run import Again, fetch
 from driftline.curate.fetch.settings import FetchSettings
-from driftline.curate.foreign.images import reads_heic
 from driftline.curate.images.changes import alters
 from driftline.curate.images.checks import ImageLimits, check_image
 from driftline.curate.images.shards import read_tar, write_tar
@@ -59,13 +58,6 @@ TURNED = Image.Exif()
 TURNED[0x0112] = 6
 SETS = ("release.per_class=5", "release.splits=2", "release.unlabelled=images", "release.ids=path")
 AVIF = "re-encoded from AVIF as JPEG"
-
-
-def saved(image: Image.Image, kind: str, **how: Any) -> bytes:
-    reads_heic()
-    buffer = io.BytesIO()
-    image.save(buffer, kind, **how)
-    return buffer.getvalue()
 
 
 def raw_of(image: Image.Image) -> bytes:

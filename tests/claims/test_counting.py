@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from support.console import answer as console
-from support.living import Town, context, counted, linked_copy, requests
+from support.living import LOOSE, Town, context, counted, linked_copy, requests
 
 from driftline.curate.core.errors import Unfinished
 from driftline.curate.core.parsing import best_of
@@ -24,16 +24,11 @@ from driftline.pipelines.run.runner import run, status
 from driftline.pipelines.stages.photos import MEANING, dropped, trace
 from driftline.pipelines.stages.state import folder_of
 
-LOOSE = "\nfilter: {upload_after_capture: false}\n"
-
 
 @pytest.fixture(scope="module")
 def fetched_once(town: Town, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run up to fetch, while the server answers; not to be changed."""
-    root = town.run(tmp_path_factory.mktemp("fetched") / "run", 60, LOOSE)
-    with counted(town):
-        run(context(root), until="fetch")
-    return root
+    return town.built(tmp_path_factory.mktemp("fetched"), 60, "fetch")
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ Random labels whose ids begin with their class, and years as times: where ids or
 looks at no sample was right on .978 of them. Every importer is found in its registry.
 """
 
-import io
 import json
 import pickle
 from collections.abc import Callable
@@ -18,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
+from support.helpers import saved
 from support.worlds import across_seeds, permuted
 
 from driftline.stream_builder.importers import IMPORTERS
@@ -32,9 +32,7 @@ Built = tuple[Path, dict[str, Any]]  # what an importer is called with
 
 @cache
 def picture() -> bytes:
-    buffer = io.BytesIO()
-    Image.new("RGB", (4, 4)).save(buffer, "PNG")
-    return buffer.getvalue()
+    return saved(Image.new("RGB", (4, 4)), "PNG")
 
 
 def put(path: Path) -> None:

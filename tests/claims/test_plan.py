@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from support.console import answer
-from support.living import Town, context, counted
+from support.living import LOOSE, Town, context, counted
 from support.living import answer as people_answer
 from support.vision_server import vision_server
 
@@ -24,7 +24,6 @@ from driftline.pipelines.run.runner import plan, run
 from driftline.pipelines.stages.base import Context
 from driftline.pipelines.stages.state import folder_of
 
-LOOSE = "\nfilter: {upload_after_capture: false}\n"
 CROWD = ("store.use=false", "validation.method=crowd")
 JUDGE = 'validation.judges=[{"name": "m", "kind": "clip", "margin": 0.0}]'
 SKIP = (JUDGE, "validation.skip_people=agreed", "validation.audit_share=0.1")

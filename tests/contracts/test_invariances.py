@@ -24,11 +24,7 @@ NEW = np.array([2, 0, 5, 1, 3, 4])  # number of each class after renaming; no cl
 OLD = np.argsort(NEW)  # and back
 MEMORIES = {"memory": 23, "capacity": 23, "si.strength": 0.05, "threshold": 0.4}  # not equal shares
 RATES = {"lr": 0.1, "online-linear.lr": 0.01}  # with larger ones, rounding grows to other answers
-PROTOCOLS: dict[str, dict[str, Any]] = {
-    "clear-iid": {},
-    "near-future": SMALL["near-future"],
-    "ocrr": SMALL["ocrr"],
-}
+PROTOCOLS: dict[str, dict[str, Any]] = {"clear-iid": {}, "near-future": SMALL["near-future"], "ocrr": SMALL["ocrr"]}
 TIES = "of equally frequent classes it names the lowest"
 BY_NUMBER = {  # learner → why the numbers of classes change its answers
     "random": "it draws the number of a class",

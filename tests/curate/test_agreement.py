@@ -6,13 +6,7 @@ import pytest
 from support.campaigns import simulated
 
 from driftline.curate.validation.answers import agreement
-from driftline.curate.validation.answers.agreement import (
-    Votes,
-    dawid_skene,
-    fleiss_kappa,
-    krippendorff_alpha,
-    pairwise,
-)
+from driftline.curate.validation.answers.agreement import Votes, dawid_skene, fleiss_kappa, krippendorff_alpha, pairwise
 
 
 def frame(answers: Votes) -> pd.DataFrame:

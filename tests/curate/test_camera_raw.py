@@ -7,10 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from PIL import Image
+from support.helpers import saved
 
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.foreign import images
-from driftline.curate.foreign.images import HEIC_NEEDS, reads_heic
+from driftline.curate.foreign.images import HEIC_NEEDS
 from driftline.curate.images import camera_raw
 from driftline.curate.images.checks import ImageLimits, check_image
 from driftline.curate.sources.folder import Folder
@@ -19,10 +20,8 @@ TAKEN, SECONDS = "2019:03:04 10:00:00", 1551693600
 
 
 def jpeg(width: int, height: int, exif: bytes = b"") -> bytes:
-    buffer = io.BytesIO()
     rows = np.arange(width, dtype=np.uint8)[None, :, None] * np.ones((height, 1, 3), np.uint8)
-    Image.fromarray(rows).save(buffer, "JPEG", exif=exif)
-    return buffer.getvalue()
+    return saved(Image.fromarray(rows), "JPEG", exif=exif)
 
 
 def tags(photometric: int = 32803) -> bytes:
@@ -102,9 +101,7 @@ def test_limits_hold() -> None:
 
 
 def test_a_plain_tiff_stays_what_it_is() -> None:
-    buffer = io.BytesIO()
-    Image.new("RGB", (8, 8)).save(buffer, "TIFF")
-    check = check_image(buffer.getvalue(), ImageLimits())
+    check = check_image(saved(Image.new("RGB", (8, 8)), "TIFF"), ImageLimits())
     assert (check.reason, check.extension, check.converted) == (None, "tif", None)
 
 
@@ -123,14 +120,11 @@ def test_damaged_bytes_are_an_answer(kind: str) -> None:
 
 def encoded(kind: str) -> bytes:
     """A smooth picture of 64 × 48 pixels with a date."""
-    reads_heic()
     coarse = rng_for(0, "phone").integers(0, 256, (3, 4, 3)).astype(np.uint8)
     exif = Image.Exif()
     exif.get_ifd(0x8769)[0x9003] = TAKEN
-    buffer = io.BytesIO()
     image = Image.fromarray(coarse).resize((64, 48), Image.Resampling.BICUBIC)
-    image.save(buffer, kind, exif=exif.tobytes(), quality=95)
-    return buffer.getvalue()
+    return saved(image, kind, exif=exif.tobytes(), quality=95)
 
 
 @pytest.mark.parametrize("kind", ["HEIF", "AVIF"])

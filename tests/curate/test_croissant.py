@@ -1,7 +1,6 @@
 """Case 42: the Croissant of a grown release with mixed licences and formats is valid, is iterated, and says the same as
 the card and the header for the Hub."""
 
-import io
 import json
 import re
 from collections import Counter
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 import yaml
 from PIL import Image
-from support.helpers import release_of
+from support.helpers import release_of, saved
 
 from driftline.curate.core.atomic_io import read_json
 from driftline.curate.export import EXPORTS
@@ -45,9 +44,7 @@ PROVENANCE = {
 
 
 def picture(i: int, kind: str) -> bytes:
-    buffer = io.BytesIO()
-    Image.new("RGB", (8 + i, 8), (9 * i, 0, 0)).save(buffer, kind)
-    return buffer.getvalue()
+    return saved(Image.new("RGB", (8 + i, 8), (9 * i, 0, 0)), kind)
 
 
 def mixed(folder: Path, kinds: str = "JP", licences: Any = LICENCES, **provenance: Any) -> Release:

@@ -68,8 +68,7 @@ def test_a_column_that_is_there_twice_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["file,year,\na,1909,\n", "file,year\na,1909,,\n", "file,year,,\na,1909\n", "file,year,\na,1909,x\n"],
+    "text", ["file,year,\na,1909,\n", "file,year\na,1909,,\n", "file,year,,\na,1909\n", "file,year,\na,1909,x\n"]
 )
 def test_separators_at_the_end_of_lines_are_no_cells(tmp_path: Path, text: str) -> None:
     (row,) = rows(tmp_path, text, {"path": "file", "uploaded": "year"})

@@ -17,15 +17,7 @@ from support.serving import serving
 
 from driftline.curate.core.errors import BadConfig, DriftlineError
 from driftline.curate.foreign import http
-from driftline.curate.foreign.http import (
-    Client,
-    Policy,
-    Reply,
-    Temporary,
-    one_address,
-    repeat,
-    seconds_after,
-)
+from driftline.curate.foreign.http import Client, Policy, Reply, Temporary, one_address, repeat, seconds_after
 from driftline.curate.retrieval.settings import Concept
 from driftline.curate.sources.base import Workplace
 from driftline.curate.sources.flickr import Flickr

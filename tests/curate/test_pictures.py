@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageCms, PngImagePlugin
 from support.fates import fate, fates_in
+from support.helpers import saved
 
 from driftline.curate.core.errors import BadInput
 from driftline.curate.core.seeding import rng_for
@@ -38,13 +39,6 @@ TURNS: list[Image.Transpose | None] = [
     Image.Transpose.TRANSPOSE, Image.Transpose.ROTATE_90, Image.Transpose.TRANSVERSE, Image.Transpose.ROTATE_270,
 ]  # fmt: skip
 """by orientation - 1: what a camera that is held so does to the picture"""
-
-
-def saved(image: Image.Image, kind: str, **how: Any) -> bytes:
-    reads_heic()
-    buffer = io.BytesIO()
-    image.save(buffer, kind, **how)
-    return buffer.getvalue()
 
 
 def tagged(orientation: Any) -> bytes:

@@ -2,7 +2,6 @@
 
 import functools
 import http.server
-import io
 import os
 import resource
 import sys
@@ -15,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 from pydantic import ValidationError
+from support.helpers import saved
 from support.serving import serving
 
 from driftline.curate.core.run_log import RunLog
@@ -146,9 +146,7 @@ class TestFolderDates:
 
 
 def image_bytes(shade: int) -> bytes:
-    buffer = io.BytesIO()
-    Image.new("L", (16, 12), shade).save(buffer, "PNG")
-    return buffer.getvalue()
+    return saved(Image.new("L", (16, 12), shade), "PNG")
 
 
 def stored(source: Parquet | HuggingFace, out: Path) -> dict[str, bytes]:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageCms, PngImagePlugin
+from support.helpers import saved
 
 from driftline.curate.foreign.images import prepared
 from driftline.curate.images.changes import alters
@@ -73,11 +74,7 @@ OTHERS = ["WEBP", "GIF", "TIFF", "BMP"]
 
 def hidden() -> dict[str, bytes]:
     """Pictures that hold a name where no reader looks."""
-    plain = {}
-    for kind in ("JPEG", "PNG"):
-        buffer = io.BytesIO()
-        PICTURE.save(buffer, kind)
-        plain[kind] = buffer.getvalue()
+    plain = {kind: saved(PICTURE, kind) for kind in ("JPEG", "PNG")}
     chunk, private = (
         struct.pack(">I", len(SECRET)) + kind + SECRET + struct.pack(">I", zlib.crc32(kind + SECRET))
         for kind in (b"caBX", b"prVt")

@@ -91,8 +91,7 @@ class TestPolicies:
             assert (received == 0) == (policy == "delayed:9999")
 
     @pytest.mark.parametrize(
-        "text",
-        ["", "sometimes", "bernoulli:1.5", "wrong:-1", "budget:x", "budget:-3", "oracle+random_50", "oracle:2"],
+        "text", ["", "sometimes", "bernoulli:1.5", "wrong:-1", "budget:x", "budget:-3", "oracle+random_50", "oracle:2"]
     )
     def test_what_cannot_be_read_is_refused_before_any_work(self, text: str) -> None:
         with pytest.raises(BadConfig):
@@ -174,8 +173,7 @@ class TestScenarios:
             evaluate(STREAM, "ocrr", ["substrate"], settings={**HOLD, "mix": 100})
 
     @pytest.mark.parametrize(
-        ("settings", "words"),
-        [({"held_out": 8}, "held_out is 8"), ({"scenario": "temporal"}, "one step")],
+        ("settings", "words"), [({"held_out": 8}, "held_out is 8"), ({"scenario": "temporal"}, "one step")]
     )
     def test_what_leaves_a_part_empty_is_refused(self, settings: dict[str, object], words: str) -> None:
         with pytest.raises(IncompatibleStream, match=words):

@@ -576,8 +576,7 @@ def test_a_zip_bomb(sent: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["a\r\n# b", "a | b", "[x](http://evil)", "<img src=x>", "a\u202eb", "`x`", "www.e.vil", "@all"],
+    "name", ["a\r\n# b", "a | b", "[x](http://evil)", "<img src=x>", "a\u202eb", "`x`", "www.e.vil", "@all"]
 )
 def test_a_name_is_no_markup(name: str, sent: Path) -> None:
     page = board([Verdict(name, examined(sent / "ours.zip", {})["documents"])])

@@ -42,10 +42,7 @@ def test_the_five_equations_of_clear_equal_avalanches() -> None:
 
 def test_avalanches_si_is_finetuning_on_a_cpu_unless_it_copies_the_old_weights() -> None:
     data, weights = cross.stream(), {}
-    for name, kind, more in (
-        ("naive", "Naive", {}),
-        ("released", "SynapticIntelligence", {"si_lambda": 3000.0}),
-    ):
+    for name, kind, more in (("naive", "Naive", {}), ("released", "SynapticIntelligence", {"si_lambda": 3000.0})):
         learner = cross.theirs(kind, **more)()
         learner.begin(Task(6, (8,), 5), rng_for(0))
         for step in data.steps[:2]:

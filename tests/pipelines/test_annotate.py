@@ -28,12 +28,7 @@ from driftline.curate.metadata.withdrawals import NAME, Withdrawal, withdraw
 from driftline.curate.validation.answers.answer_store import AnswerStore
 from driftline.curate.validation.answers.answers import hashed, read_answers, read_lines
 from driftline.pipelines.annotation.batches import grid_of
-from driftline.pipelines.annotation.server import (
-    Pages,
-    answer_store_of,
-    application,
-    person_name,
-)
+from driftline.pipelines.annotation.server import Pages, answer_store_of, application, person_name
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.stages.state import folder_of
 

@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 from support.console import driftline
 from support.helpers import photo_config
-from support.living import Town, answer, context, counted, linked_copy, requests, tree
+from support.living import LOOSE, Town, answer, context, counted, linked_copy, requests, tree
 
 from driftline.curate.core.errors import BadInput, Busy, Unconfirmed
 from driftline.curate.core.seeding import rng_for
@@ -58,7 +58,6 @@ def states(entries: list[dict[str, Any]]) -> list[str]:
     return [entry["state"] for entry in entries]
 
 
-LOOSE = "\nfilter: {upload_after_capture: false}\n"
 OTHER_FILTER = "filter.where=id not like '%7'"
 
 

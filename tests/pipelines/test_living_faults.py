@@ -28,8 +28,6 @@ from driftline.pipelines.run.living import grow
 from driftline.pipelines.run.runner import run
 from driftline.pipelines.stages import STAGES
 
-LOOSE = "\nfilter: {upload_after_capture: false}\n"
-
 
 @pytest.fixture(scope="module")
 def town(tmp_path_factory: pytest.TempPathFactory) -> Town:
@@ -39,10 +37,7 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Town:
 @pytest.fixture(scope="module")
 def started_once(town: Town, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run up to embed on the first 40 lines; not to be changed."""
-    root = town.run(tmp_path_factory.mktemp("started") / "run", 40, LOOSE)
-    with counted(town):
-        run(context(root), until="embed")
-    return root
+    return town.built(tmp_path_factory.mktemp("started"), 40, "embed")
 
 
 @pytest.fixture

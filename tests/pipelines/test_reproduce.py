@@ -126,6 +126,13 @@ def reproduced(*words: Any) -> Any:
     return console.driftline("reproduce", *map(str, words), "--device", "cpu", "--workers", "1")
 
 
+def quick(paper: str, folder: Path, *more: str) -> list[dict[str, str]]:
+    """The rows of what --quick makes of folder/data."""
+    done = reproduced(paper, "--data", folder / "data", "--quick", "--out", folder / "out", *more)
+    assert done.returncode == 0, done.stderr
+    return table(folder / "out")
+
+
 @pytest.mark.proof("paper")
 def test_seq_to_final_quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Six sequences, table 15's rows, distances, parameters and the figures of networks, on made images and faces."""
@@ -164,13 +171,10 @@ def test_seq_to_final_quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.proof("paper")
 def test_ocrr_quick(tmp_path: Path) -> None:
     vectors(tmp_path / "data" / "intent")
-    done = reproduced("ocrr", "--data", tmp_path / "data", "--quick", "--out", tmp_path / "out")
-    assert done.returncode == 0, done.stderr
-    again = ("ocrr", "--data", tmp_path / "data", "--quick", "--out", tmp_path / "out", "--only", "sanity-check")
+    rows = quick("ocrr", tmp_path)
     runs = set((tmp_path / "out" / "quick-runs" / "ocrr").glob("*/*/run.json"))
-    rows = table(tmp_path / "out")
-    assert reproduced(*again, "--seeds", "0-1").returncode == 0
-    assert {one["seeds"] for one in table(tmp_path / "out")} == {"2"}
+    again = quick("ocrr", tmp_path, "--only", "sanity-check", "--seeds", "0-1")
+    assert {one["seeds"] for one in again} == {"2"}
     new = set((tmp_path / "out" / "quick-runs" / "ocrr").glob("*/*/run.json")) - runs
     assert len(new) == 4  # the other seed of four learners
     cells = {(one["row"], one["learner"]) for one in rows if one["item"] == "sweep"}
@@ -193,11 +197,8 @@ def test_learners_of_ocrr_that_read_texts(tmp_path: Path, monkeypatch: pytest.Mo
         lines = ["text,category", *(f"card {i} of {k},intent {k:02}" for k in range(12) for i in range(n))]
         (folder / f"banking77_{side}.csv").write_text("\n".join(lines))
     tiny_bert(folder / "deberta-v3-large", ["card", "of", *map(str, range(12))])
-    words = ("ocrr", "--data", tmp_path / "data", "--only", "table-1,llm", "--quick", "--out", tmp_path / "out")
-    assert reproduced(*words).returncode == 0
-    assert {one["learner"]: one["paper"] for one in table(tmp_path / "out") if one["score"] == "novel"} == {
-        "lora": "0.771"
-    }
+    rows = quick("ocrr", tmp_path, "--only", "table-1,llm")
+    assert {one["learner"]: one["paper"] for one in rows if one["score"] == "novel"} == {"lora": "0.771"}
     said = json.loads((tmp_path / "out" / "table.json").read_text())["items"][1]["because"]
     assert "llm was skipped: http://127.0.0.1:11434/v1 cannot be reached. Start the server." in " ".join(said)
     paper = paper_named("ocrr")
@@ -217,9 +218,7 @@ def test_clear_quick(tmp_path: Path) -> None:
         step = np.repeat(np.arange(3), 220)
         np.savez(tmp_path / "data" / "clear10" / f"{name}.npz", x=x, y=y, step=step)
     items = "table-1-linear,table-2,supplement-table-6,figure-6"
-    done = reproduced("clear", "--data", tmp_path / "data", "--only", items, "--quick", "--out", tmp_path / "out")
-    assert done.returncode == 0, done.stderr
-    rows = table(tmp_path / "out")
+    rows = quick("clear", tmp_path, "--only", items)
     assert {one["item"] for one in rows} == set(items.split(","))
     nap = [one for one in rows if (one["item"], one["learner"]) == ("table-2", "nap")]
     assert {one["score"]: one["paper"] for one in nap if "iid" in one["row"]}["in_domain"] == "0.867"
@@ -233,9 +232,7 @@ def test_clear_quick(tmp_path: Path) -> None:
 def test_near_future_quick(tmp_path: Path) -> None:
     orders(tmp_path / "data" / "cglm")
     items = "figure-2,figure-4,figure-6,figure-12"
-    done = reproduced("near-future", "--data", tmp_path / "data", "--only", items, "--quick", "--out", tmp_path / "out")
-    assert done.returncode == 0, done.stderr
-    rows = table(tmp_path / "out")
+    rows = quick("near-future", tmp_path, "--only", items)
     assert {one["item"] for one in rows} == set(items.split(","))
     cosine = [one for one in rows if one["item"] == "figure-6" and one["learner"].startswith("cosine-fc")]
     assert {one["score"]: one["paper"] for one in cosine if one["row"] == "cglm"} == {

@@ -17,6 +17,7 @@ import pytest
 from PIL import Image
 
 from driftline.curate.core.seeding import rng_for
+from driftline.curate.foreign.images import reads_heic
 from driftline.curate.release import Release
 from driftline.curate.release.compose import write_release
 from driftline.curate.release.packing import SHARD_IMAGES, pack
@@ -109,16 +110,22 @@ def yfcc_line(
     return YFCC_LINE.format(id=id, uploaded=uploaded, url=url, marker=marker)
 
 
+def saved(image: Image.Image, kind: str, **how: Any) -> bytes:
+    """A file of an image."""
+    reads_heic()
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **how)
+    return buffer.getvalue()
+
+
 def write_base(folder: Path, mode: str = "RGB") -> None:
     """A base of two classes, 60 + 60 images of 8 × 8, as Parquet."""
     folder.mkdir()
     for side in ("train", "test"):
         rows = []
         for i in range(60):
-            buffer = io.BytesIO()
             pixels = rng_for(0, side, i).integers(0, 256, (8, 8, 3)).astype(np.uint8)
-            Image.fromarray(pixels).convert(mode).save(buffer, "PNG")
-            rows.append({"image": buffer.getvalue(), "label": i % 2})
+            rows.append({"image": saved(Image.fromarray(pixels).convert(mode), "PNG"), "label": i % 2})
         pq.write_table(pa.Table.from_pylist(rows), folder / f"toy_{side}.parquet")
 
 

@@ -22,6 +22,7 @@ from driftline.curate.validation.asking.batches import NONE
 from driftline.pipelines.annotation.batches import open_batch
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.demo.world import World, build, serve
+from driftline.pipelines.run.runner import run
 from driftline.pipelines.stages.base import Context
 
 CONFIG = """
@@ -38,6 +39,7 @@ retrieve:
 validation: {{method: crowd, workers: 2, agree: 2, image_base_url: "http://127.0.0.1/images"}}
 release: {{per_class: 1, splits: 1, short: fewer, notice: made}}
 """
+LOOSE = "\nfilter: {upload_after_capture: false}\n"
 
 
 class Town:
@@ -54,6 +56,13 @@ class Town:
         root.mkdir(parents=True, exist_ok=True)
         self.write(root, lines)
         (root / "driftline.yaml").write_text(CONFIG.format(path="photos.tsv") + more)
+        return root
+
+    def built(self, folder: Path, lines: int, until: str) -> Path:
+        """A run up to a stage, while the town answers; not to be changed."""
+        root = self.run(folder / "run", lines, LOOSE)
+        with counted(self):
+            run(context(root), until=until)
         return root
 
     def write(self, root: Path, lines: int) -> None:
