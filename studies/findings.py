@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import t
 
+from driftline.eval.experiment.presets import expand
 from driftline.eval.run import evaluate
 from driftline.pipelines.reproduce.streams import intents as sentences
 from driftline.stream_builder.builders.arrays import from_arrays
@@ -79,17 +80,17 @@ class Study:
 
 
 AGED = ("next_domain", "knn")
-OF_TURNS = "(sampler=mixed,memory=77,batch=20,lr=10)"
+OF_TURNS = [f"(sampler=mixed,memory=77,batch=20,lr={lr})" for lr in (10, 30)]
 STUDIES = {
     "Mobile": Study("usda", "clear-iid", {"splits": "random"}, 5, (
         ("in_domain", "majority", ""), ("accuracy", "ridge", "nearest-mean"), ("forward", "joint", "ranpac"),
         ("in_domain", "nap", "finetune"), ("accuracy", "scratch", "finetune"), ("accuracy", "er", "finetune"),
         ("accuracy", "cumulative", "er"), ("in_domain", "reservoir(alpha=5.0)", "reservoir(alpha=0.5)"),
-        ("accuracy", "der", "finetune"), *(("accuracy", "gdumb", name) for name in ("er", "ewc", "agem")),
+        ("accuracy", "der", "finetune"), *(("in_domain", "gdumb", name) for name in ("er", "ewc", "agem")),
         *(("accuracy", name, "finetune") for name in ("agem", "ewc", "si")),
         *(("accuracy", "lwf", name) for name in ("ewc", "si")), ("accuracy", "cwr", "ewc"),
         ("forward", "slda", "nearest-mean"), ("forward", "ranpac", "nearest-mean"),
-        ("accuracy", "fecam", "nearest-mean"), ("accuracy", "simple-cil", "finetune"),
+        ("in_domain", "fecam", "nearest-mean"), ("accuracy", "simple-cil", "finetune"),
         *(("accuracy", "der++", name) for name in ("der", "er")), ("accuracy", "icarl", "finetune"),
         *((*AGED[:1], f"knn(half_life={n})", AGED[1]) for n in (3000, 300)),
     ), ("random", "random-features")),
@@ -100,10 +101,10 @@ STUDIES = {
                                            ("simple-cil", "finetune"), ("fecam", "nearest-mean"))),
         *(("forward", name, "nearest-mean") for name in ("slda", "ranpac")),
     )),
-    "Turns": Study("intents", "clear-iid", {}, 3, (
-        ("accuracy", f"ace{OF_TURNS}", f"er-online{OF_TURNS}"), ("backward", f"ace{OF_TURNS}", f"er-online{OF_TURNS}"),
-        ("accuracy", f"ace{OF_TURNS.replace('10)', '30)')}", f"er-online{OF_TURNS.replace('10)', '30)')}"),
-    )),
+    "Turns": Study(  # each at its better learning rate
+        "intents", "clear-iid", {}, 3, tuple(
+        (score, f"ace{OF_TURNS[0]}", f"er-online{OF_TURNS[1]}") for score in ("accuracy", "backward")
+    ), (f"ace{OF_TURNS[1]}", f"er-online{OF_TURNS[0]}")),
 }  # fmt: skip
 RECOVERED = Study("banking77", "ocrr", {"order": "file"}, 5, (
     *(("novel", name, "substrate") for name in ("online-linear", "knn-lm")), ("original", "substrate", "knn-lm"),
@@ -118,7 +119,8 @@ def measured(name: str, study: Study, out: Path, usda_stream: Path | None) -> It
     folder = out / study.stream if study.stream else usda_stream
     if folder is None:
         return
-    learners = [*study.extra, *dict.fromkeys(one for _, *pair in study.differences for one in pair if one)]
+    named = [*study.extra, *(one for _, *pair in study.differences for one in pair if one)]
+    learners = expand(named, ())
     results = evaluate(
         Stream.load(folder), study.protocol, learners, seeds=range(study.seeds), settings=study.settings,
         out=out / "runs" / name.replace(" ", "-"), stream_folder=folder,

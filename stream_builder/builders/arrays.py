@@ -55,6 +55,8 @@ def from_arrays(
     if isinstance(source, Mapping):
         name, what, arrays = "arrays", "the arrays", {key: _array(array) for key, array in source.items()}
     else:
+        if not isinstance(source, str | Path):
+            raise BadInput(f"The source is a {type(source).__name__}.", "Expected a file, or arrays by name: x and y.")
         path = Path(source)
         name, what, arrays = path.stem, str(path), read_arrays(path, EXPECTED)
     samples, classes, doubts = _samples_of(arrays, what)

@@ -183,6 +183,11 @@ def test_what_pandas_lacks_is_named(changes: dict[str, Any], message: str) -> No
         framed(**changes)
 
 
+def test_an_array_alone_is_no_source() -> None:
+    with pytest.raises(BadInput, match=r"The source is a ndarray\. Expected a file, or arrays by name: x and y\."):
+        from_arrays(good()["x"])  # type: ignore[arg-type]
+
+
 def test_the_hash_is_of_the_content_not_of_the_name(tmp_path: Path) -> None:
     first = from_arrays(npz(tmp_path, **good())).save(tmp_path / "one")
     (tmp_path / "a.npz").rename(tmp_path / "b.npz")
