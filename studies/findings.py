@@ -98,7 +98,8 @@ STUDIES = {
         *((score, one, other) for one, other in (("zero-shot", "text-probe"), ("wise-ft", "text-probe"))
           for score in ("in_domain", "forward")),
         *(("accuracy", *pair) for pair in (("der", "finetune"), ("der++", "der"), ("der++", "er"),
-                                           ("simple-cil", "finetune"), ("fecam", "nearest-mean"))),
+                                           ("simple-cil", "finetune"))),
+        ("in_domain", "fecam", "nearest-mean"),
         *(("forward", name, "nearest-mean") for name in ("slda", "ranpac")),
     )),
     "Turns": Study(  # each at its better learning rate
