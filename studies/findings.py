@@ -109,7 +109,7 @@ STUDIES = {
 }  # fmt: skip
 RECOVERED = Study("banking77", "ocrr", {"order": "file"}, 5, (
     *(("novel", name, "substrate") for name in ("online-linear", "knn-lm")), ("original", "substrate", "knn-lm"),
-    *((score, "bounded-reservoir(capacity=5000)", "agem") for score in ("novel", "original")),
+    *((score, "bounded-reservoir(capacity=1000)", "agem") for score in ("novel", "original")),
     ("novel", "static-linear", ""), ("novel", "static-knn", ""),
 ), ("ocrr-table", "ocrr-ablations"))  # fmt: skip
 STUDIES |= {"Corrections": RECOVERED, "Corrections of CLINC150": replace(RECOVERED, stream="clinc150")}
