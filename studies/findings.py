@@ -134,7 +134,8 @@ def measured(name: str, study: Study, out: Path, usda_stream: Path | None) -> It
         found = values[one, score] - (values[other, score] if other else 0)
         yield {"study": name, "score": score, "learner": one, "minus": other, **mean_of(found)}
     for (learner, score), found in values.items():
-        yield {"study": name, "score": score, "learner": learner, **mean_of(found)}
+        if not score.startswith("corrections_to"):  # a count
+            yield {"study": name, "score": score, "learner": learner, **mean_of(found)}
 
 
 def mean_of(values: Floats) -> dict[str, float]:
