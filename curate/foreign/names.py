@@ -1,5 +1,6 @@
 """Names and numbers from outside: names → paths that stay in their folder; texts that are numbers from 0."""
 
+import os
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -45,12 +46,12 @@ def in_either_form(root: Path, name: str) -> Path:
     name: as a table has it, which may be of another system than the files.
     """
     path = root / name
-    if name.isascii() or path.exists():
+    if name.isascii() or os.path.exists(path):  # which answers no for a name that is too long
         return path
     at = root
     for part in Path(name).parts:
         forms = (part, *(unicodedata.normalize(form, part) for form in ("NFC", "NFD")))
-        at = next((at / form for form in forms if (at / form).exists()), at / part)
+        at = next((at / form for form in forms if os.path.exists(at / form)), at / part)
     return at
 
 
