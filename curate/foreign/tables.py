@@ -17,6 +17,7 @@ from driftline.curate.foreign.limits import PART, RATIO, UNPACKED
 from driftline.curate.foreign.names import column_once
 
 PARQUET = (".parquet", ".pq")
+OF_PYTHON = (OSError, ValueError, LookupError, TypeError, OverflowError, MemoryError, EOFError)  # of its readers
 BATCH = 65_536  # rows that are decoded at a time
 FEW = 1_000_000  # rows of a photo table that may have less than a byte each
 
@@ -28,17 +29,7 @@ def readable(path: Path | str, expected: str, way_out: str = "") -> Iterator[Non
         yield
     except DriftlineError:
         raise
-    except (
-        pa.ArrowException,
-        OSError,
-        ValueError,
-        LookupError,
-        TypeError,
-        OverflowError,
-        MemoryError,
-        EOFError,
-        zlib.error,
-    ) as error:
+    except (pa.ArrowException, zlib.error, *OF_PYTHON) as error:
         raise BadInput(f"{path} cannot be read ({reason(error)}).", expected, way_out) from None
 
 

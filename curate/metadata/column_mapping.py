@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, get_args
 from urllib.parse import quote_plus
@@ -17,6 +16,7 @@ from driftline.curate.foreign.cells import NO_LABEL, NOTHING
 from driftline.curate.foreign.delimited import Fault
 from driftline.curate.foreign.names import RESERVED, in_either_form
 from driftline.curate.foreign.time_cells import NO_TIME, UNREADABLE, TimeColumn, Times
+from driftline.curate.metadata import columns as contract
 from driftline.curate.metadata.columns import DEGREES, FLICKR_LICENCES, ID, TimeUnit, id_of_address, printable, safe_id
 from driftline.curate.metadata.schema import as_mask, records_with, whole
 
@@ -167,12 +167,13 @@ def _ids(named: pa.Array, urls: pa.ChunkedArray | None) -> pa.Array:
     names = named.filter(odd)
     addresses = pa.nulls(len(names), pa.string()) if urls is None else pc.array_filter(whole(urls), odd)
     texts = pc.coalesce(names, addresses)
-    slugs = pc.ascii_trim(pc.replace_substring_regex(texts, "[^A-Za-z0-9_-]+", "-"), "-")
-    columns = (names, addresses, texts, pc.utf8_slice_codeunits(slugs, 0, 80), pc.match_substring_regex(texts, USUAL))
+    slugs = pc.ascii_trim(pc.replace_substring_regex(texts, contract.NOT_IN_IDS, "-"), "-")
+    usual, parts = pc.match_substring_regex(texts, USUAL), pc.utf8_slice_codeunits(slugs, 0, contract.SLUG)
+    columns = [column.to_pylist() for column in (names, addresses, texts, parts, usual)]
     ids = [
-        f"{slug or 'x'}-{sha256(text.encode()).hexdigest()[:8]}" if usual  # as `safe_id`, in a third of the time
+        contract.hashed(part, text) if is_usual  # `safe_id`, whose readable part was made for the whole column
         else safe_id(name) if name else id_of_address(url) if url else None
-        for name, url, text, slug, usual in zip(*(column.to_pylist() for column in columns), strict=True)
+        for name, url, text, part, is_usual in zip(*columns, strict=True)
     ]  # fmt: skip
     return pc.replace_with_mask(named, odd, pa.array(ids, pa.string()))
 

@@ -35,6 +35,7 @@ COLUMNS = {
 }
 
 TimeUnit = Literal["auto", "year", "month", "day", "excel", "s", "ms", "us", "ns"]
+NOT_IN_IDS, SLUG = "[^A-Za-z0-9_-]+", 80  # what becomes a hyphen, and characters that are kept
 DEGREES = {"longitude": 180.0, "latitude": 90.0}
 FLICKR_BEGAN = 1_075_593_600  # 1 February 2004: an earlier upload time of Flickr is no date
 CC = "https://creativecommons.org/licenses/"
@@ -80,7 +81,11 @@ def id_of_address(url: str) -> str:
 
 
 def _hashed(shown: str, text: str) -> str:
-    slug = re.sub(r"[^A-Za-z0-9_-]+", "-", shown).strip("-")[:80]
+    return hashed(re.sub(NOT_IN_IDS, "-", shown).strip("-")[:SLUG], text)
+
+
+def hashed(slug: str, text: str) -> str:
+    """An id of the readable part of a text, which `NOT_IN_IDS` and `SLUG` cut, and of the hash of the whole."""
     return f"{slug or 'x'}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 

@@ -152,7 +152,8 @@ class Work:
         files: list[str] = []
         for cell in cells:
             try:  # data may be too few for one stream, and enough for the others
-                _ = cell.stream and self._stream(cell)
+                if cell.stream:
+                    self._stream(cell)
             except DriftlineError as error:
                 skipped[f"{cell.row} was skipped: {error}"] = None
                 self.refused = error

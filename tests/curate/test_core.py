@@ -9,8 +9,9 @@ import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import driftline
@@ -22,7 +23,8 @@ from driftline.curate.core.registry import Registry
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.seeding import rng_for
 from driftline.curate.images.shards import write_tar
-from driftline.curate.metadata.columns import ID, safe_id
+from driftline.curate.metadata.column_mapping import _ids
+from driftline.curate.metadata.columns import ID, id_of_address, safe_id
 
 
 def full_digest(path: Path, memory: Path) -> str:
@@ -167,9 +169,13 @@ def test_an_unknown_name_gives_a_suggestion_and_the_available_names() -> None:
         Registry("learner", "x", {"nap": ":y", "finetune": ":y"})["napp"]
 
 
-@given(st.text(max_size=200))
-def test_a_safe_id_is_safe_for_any_text(text: str) -> None:
+@given(st.text(min_size=1, max_size=200) | st.from_regex(r"https?://[a-zA-Z0-9:@./?#=_-]{0,150}", fullmatch=True))
+@example(f"https://h/{'a' * 99}.jpg")
+def test_a_safe_id_is_safe_for_any_text_and_columns_give_the_same(text: str) -> None:
     assert ID.fullmatch(safe_id(text))
+    none, column = pa.array([None], pa.string()), pa.chunked_array([[text]])
+    assert _ids(column.chunk(0), None)[0].as_py() == safe_id(text)
+    assert _ids(none, column)[0].as_py() == id_of_address(text)
 
 
 @given(st.text(max_size=40), st.text(max_size=40))

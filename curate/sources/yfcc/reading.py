@@ -300,17 +300,14 @@ def _sqlite(path: Path, row: int, skip: int) -> Iterator[tuple[int, pa.RecordBat
         while damage is None:
             waiting = []
             try:
-                for of_row in cursor:
-                    waiting.append(of_row)
+                for values in cursor:
+                    waiting.append(values)
                     if len(waiting) == FETCHED:
                         break
             except sqlite3.DatabaseError as error:
                 damage = error
             if waiting:
-                values = [
-                    [b"" if v is None else v if isinstance(v, bytes) else str(v).encode() for v in of] for of in waiting
-                ]
-                yield done, _of_fields(values, USED, done, {})
+                yield done, _of_fields([[*map(_bytes, values)] for values in waiting], USED, done, {})
                 done += len(waiting)
             elif damage is None:
                 return
