@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO ?= demo
+unexport PYTHONDONTWRITEBYTECODE  # a process would compile all that it imports: 3 CPU seconds for torch
 
 .PHONY: demo test proofs suite mutants pythons fuzz audit lint format docs dist bench lock clean
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from driftline.curate.core import files as digests
 from driftline.curate.core.atomic_io import fingerprint, locked
+from driftline.curate.core.executor import one_blas_thread
 from driftline.curate.core.files import files_of
 from driftline.curate.core.own_code import HOME, PLAIN, Untold, code_of, sha256_of, value_of
 from driftline.eval import predictions, timeline
@@ -113,13 +114,14 @@ def runs_of(stream: Stream, grid: Setup, jobs: Sequence[Job]) -> Iterator[tuple[
             yield job, dataclasses.replace(loaded, about=loaded.about | {"other_code": True}) if other else loaded, True
         else:
             begun.append((job, run))
-    for i, ran in grid.protocol.run_many(stream, [run.start for _, run in begun]):
-        job, begun_run = begun[i]
-        try:
-            finished = ran if isinstance(ran, Exception) else _finish(stream, grid, job, begun_run, ran)
-        except Exception as error:
-            finished = skip_reason(error)
-        yield job, finished, False
+    with one_blas_thread():
+        for i, ran in grid.protocol.run_many(stream, [run.start for _, run in begun]):
+            job, begun_run = begun[i]
+            try:
+                finished = ran if isinstance(ran, Exception) else _finish(stream, grid, job, begun_run, ran)
+            except Exception as error:
+                finished = skip_reason(error)
+            yield job, finished, False
 
 
 def place_of(stream: Stream, grid: Setup, job: Job, learner: Learner) -> tuple[dict[str, Any], Path | None]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from driftline.curate.core.atomic_io import write_text
-from driftline.curate.core.executor import Executor
+from driftline.curate.core.executor import Executor, one_blas_thread
 from driftline.curate.core.outputs import check_own
 from driftline.curate.core.system import cores
 from driftline.eval import predictions
@@ -177,6 +177,7 @@ def report(
     return page
 
 
+@one_blas_thread()
 def write(
     documents: Sequence[Document], out: Path, title: str = TITLE, notice: str = "", before: Sequence[Section] = (),
     after: Sequence[Section] = (), streams: Sequence[Stream] = (), opening: Section | None = None,

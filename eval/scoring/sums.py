@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from threadpoolctl import ThreadpoolController
 
+from driftline.curate.core.executor import one_blas_thread
 from driftline.curate.core.late import sparse
 from driftline.eval.predictions import check_stream, groups_in, groups_of
 from driftline.eval.rows import Answers, Run
@@ -244,7 +244,7 @@ def drawn(f: Function, of: Sums, each: bool = False) -> dict[str, Drawn]:
     seeds, total = of.seeds, of.total
     weights = of.draws.weights[: max(FEWEST, MOST // max(1, total[0, 0].size))]
     few = weights if each else weights[: max(2, min(SINGLES, len(weights)) // seeds)]
-    with np.errstate(divide="ignore", invalid="ignore"), _blas().limit(limits=1, user_api="blas"):
+    with np.errstate(divide="ignore", invalid="ignore"), one_blas_thread():
         exact = f(*np.concatenate([total.sum(1, keepdims=True), total], 1))
         single = _evaluated(f, of, few, each=True) if each or seeds > 1 else {}
         whole = {} if each else _evaluated(f, of, weights, each=False)
@@ -254,12 +254,6 @@ def drawn(f: Function, of: Sums, each: bool = False) -> dict[str, Drawn]:
         samples = of_seeds.mean(1) if each else whole[name]
         numbers[name] = Drawn(value[1:].mean(0) if each else value[0], samples, value[1:], of_seeds, of.clusters)
     return numbers
-
-
-@lru_cache(1)
-def _blas() -> ThreadpoolController:
-    """For products of small matrices, whose threads would mostly wait for one another."""
-    return ThreadpoolController()
 
 
 def _evaluated(f: Function, of: Sums, weights: Array, each: bool) -> Mapping[str, Array]:

@@ -48,14 +48,19 @@ def sliced(a: Floats, b: Floats, seed: int = 0, directions: int = 500) -> float:
     √ of the mean W2² over the directions [Bonneel et al. 2015]. Cost: (n + m)(d + log n) per direction.
     """
     axes = _axes(a.shape[1], seed, directions)
+    return _of_columns(a @ axes, b @ axes)
+
+
+def _of_columns(a: Floats, b: Floats) -> float:
+    """√ of the mean W2² of (n, k) and (m, k), one column at a time."""
     quantiles = (np.arange(max(len(a), len(b))) + 0.5) / max(len(a), len(b))
     places = (np.maximum(np.ceil(len(points) * quantiles - 1), 0).astype(np.int64) for points in (a, b))
-    left, right = (np.sort(points @ axes, axis=0)[at] for points, at in zip((a, b), places, strict=True))
+    left, right = (np.sort(points, axis=0)[at] for points, at in zip((a, b), places, strict=True))
     return float(np.sqrt(((left - right) ** 2).mean()))
 
 
-@lru_cache(maxsize=1)  # a floor asks for the same ones hundreds of times
-def _axes(dimensions: int, seed: int, directions: int) -> Floats:
+@lru_cache(maxsize=1)  # a floor asks for the same ones at each step
+def _axes(dimensions: int, seed: int, directions: int = 500) -> Floats:
     """(d, directions) random unit vectors."""
     axes = rng_for(seed, "sliced").normal(size=(dimensions, directions))
     return axes / np.linalg.norm(axes, axis=0, keepdims=True)
@@ -274,6 +279,8 @@ def floors(
         ends = []
         for t, group in zip(range(len(steps)), groups, strict=True):
             pool, y = np.concatenate([points[t], target]), np.concatenate([trains[t].y, test.y])
+            if name == "sliced":  # once for all divisions
+                pool = pool @ _axes(pool.shape[1], seed)
             drawn = [of(pool[a], y[a], pool[b], y[b]) for a, b in _divisions(group, len(test), divisions, seed)]
             ends.append(np.sort(drawn, axis=0)[rank] / own)
         document["floor"] |= {part: [float(end[k]) for end in ends] for k, part in enumerate(parts)}
@@ -300,10 +307,13 @@ def _divisions(group: Labels, tests: int, divisions: int, seed: int) -> Iterator
 
 
 def _measures(name: str, stream: Stream, fidelity: Fidelity | None, seed: int) -> Callable[..., list[float]]:
-    """Function of points and labels of two sides → the values of a name's measures."""
+    """Function of points and labels of two sides → the values of a name's measures; "sliced": of points that were
+    projected onto its directions."""
     if name == "paper":
         distance = transport(stream, fidelity)
         return lambda a, y, b, z: [distance(a, b), by_class(distance, a, y, b, z)]
+    if name == "sliced":
+        return lambda a, y, b, z: [_of_columns(a, b)]
     registered = DISTANCES.resolve(name)
     return lambda a, y, b, z: [float(registered(a, b, seed))]
 

@@ -17,6 +17,7 @@ import pytest
 import torch
 from support.console import inside
 from support.helpers import drifting
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import driftline as dl
 from driftline.curate.core import own_code
@@ -196,6 +197,17 @@ def test_a_record_says_which_kernel_ran(stream: Stream, tmp_path: Path, monkeypa
     assert result["kernel"] == ["torch", kind()]
     run = rows.load(path.parent)
     assert rows.digest(run) == rows.digest(replace(run, about=run.about | {"kernel": "avx2"}))
+
+
+def test_products_of_a_run_are_made_on_one_thread(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    def learn(self: Learner, x: Array, y: Labels) -> None:
+        found.update(pool["num_threads"] for pool in threadpool_info() if "/libscipy" in pool["filepath"])
+
+    found: set[int] = set()
+    monkeypatch.setattr(Constant, "learn", learn)
+    with threadpool_limits(2, "blas"):
+        evaluate(stream, "clear-iid", [Constant])
+    assert found == {1}
 
 
 def test_a_wrong_name_of_a_kernel_is_refused_before_any_work(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from concurrent import futures as pools
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from typing import Any, Literal, TypeVar
 
@@ -168,6 +169,22 @@ def _end_with_parent() -> None:
 def one_thread() -> AbstractContextManager[int]:
     """Run torch on one thread, so that results do not depend on the number of cores."""
     return _threads(1)
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Run products of NumPy and SciPy on one thread: those of small matrices would mostly wait for one another (four
+    times the processor time on two cores), and last bits would depend on the number of cores."""
+    with _blas().limit(limits=1, user_api="blas"):
+        yield
+
+
+@cache
+def _blas() -> Any:
+    import scipy.linalg  # noqa: F401  its BLAS is another than NumPy's, and only one that is loaded is found
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 def idle_cores() -> AbstractContextManager[int]:
