@@ -56,7 +56,10 @@ def changes_since(
         "splits": _names(before.facts["splits"], splits),
         "images": {
             **_came_and_went(set(old), set(new), requested),
-            **{what: sum(_other(old[i], new[i], names) for i in both) for what, names in OTHER.items()},
+            **{
+                what: sum(any((old[i][n] or None) != (new[i].get(n) or None) for n in names) for i in both)
+                for what, names in OTHER.items()
+            },
             "other split": _moved(before, ids, splits),
         },
     }
@@ -92,10 +95,6 @@ def _level(changes: Mapping[str, Any]) -> str:
         return "major"
     more = [images["added"], images["removed"], changes["splits"]["added"], features.get("added")]
     return "minor" if any(more) or any(unlabelled.get(how) for how in ("added", "removed", "changed")) else "patch"
-
-
-def _other(old: Mapping[str, Any], new: Mapping[str, Any], names: Sequence[str]) -> bool:
-    return any((old[name] or None) != (new.get(name) or None) for name in names)
 
 
 def _same(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:

@@ -129,6 +129,8 @@ class Book:
     """the selected fit of each stage: key in the store, accuracy, hyper-parameters"""
     tried: int = 0
     """points of all grids"""
+    points: int = 0
+    """the same, if no number of fits ended a grid before"""
     reused: int = 0
     """points that were in the store, from this or another method"""
     steps: int = 0
@@ -220,6 +222,7 @@ class Work:
         points = self.rules.grids[kind]
         if lr is not None:
             points = list(dict.fromkeys(replace(point, lr=lr) for point in points))
+        self.book.points += len(points)
         if not self.rules.fits:
             return points
         first, last = (k * self.rules.fits // self.stages for k in (self.stage, self.stage + 1))

@@ -81,16 +81,16 @@ class Slda(ClosedForm):
         square = self.moments.squares[0]
         assert square is not None  # something was learned
         rounding = ROUNDING * float(square.diagonal().mean())
-        within = closed_form.upper_copy(square)  # n Σ
-        closed_form.add_squares(within, means * np.sqrt(counts)[:, None], -1.0, lower=False)
+        within = square.copy(order="F")  # n Σ
+        closed_form.add_squares(within, means * np.sqrt(counts)[:, None], -1.0)
         diagonal = within.diagonal()
         variance = float(np.maximum(diagonal, 0).mean())
-        share = oas(closed_form.upper_squares(within), diagonal, total) if self.shrinkage == "oas" else self.shrinkage
+        share = oas(closed_form.sum_of_squares(within), diagonal, total) if self.shrinkage == "oas" else self.shrinkage
         if share == 1:  # n times the identity times the mean variance
             weights = means.T * (total / (variance + rounding)) if variance + rounding else means.T
         else:
             np.fill_diagonal(within, diagonal + (share * variance + rounding) / (1 - share))
-            weights = closed_form.solve(within, means.T, lower=False) * (total / (1 - share))
+            weights = closed_form.solve(within, means.T) * (total / (1 - share))
         bias = -(means.T * weights).sum(0) / 2
         if self.priors == "observed":
             bias += np.log(np.maximum(counts / total, 1e-300))
@@ -170,13 +170,13 @@ def fitted(moments: Moments, penalty: float, intercept: bool) -> tuple[Floats, F
     total, right = moments.counts.sum(), moments.sums.T
     assert moments.squares[0] is not None  # something was learned
     mean = moments.sums.sum(0) / total
-    square = closed_form.upper_copy(moments.squares[0])
+    square = moments.squares[0].copy(order="F")
     ridge = penalty * square.trace() / total
     if intercept:
-        closed_form.add_squares(square, mean[None] * np.sqrt(total), -1.0, lower=False)
+        closed_form.add_squares(square, mean[None] * np.sqrt(total), -1.0)
         right = right - mean[:, None] * moments.counts
     np.fill_diagonal(square, square.diagonal() + ridge)
-    weights = closed_form.solve(square, right, lower=False)
+    weights = closed_form.solve(square, right)
     return weights, (moments.counts / total - mean @ weights) * intercept
 
 

@@ -79,42 +79,33 @@ class Moments:
         return Moments(self.counts + other.counts, self.sums + other.sums, squares)
 
 
-def add_squares(total: Floats | None, rows: Floats, factor: float = 1.0, lower: bool = True) -> Floats:
-    """total (D, D) + factor · rowsᵀ rows, one triangle, in place if total is in Fortran order."""
+def add_squares(total: Floats | None, rows: Floats, factor: float = 1.0) -> Floats:
+    """total (D, D) + factor · rowsᵀ rows, the lower triangle, in place if total is in Fortran order."""
     from scipy.linalg.blas import dsyrk
 
     if total is None:
         total = np.zeros((rows.shape[1], rows.shape[1]), order="F")
-    return np.asarray(dsyrk(factor, rows.T, beta=1.0, c=total, lower=int(lower), overwrite_c=1))
+    return np.asarray(dsyrk(factor, rows.T, beta=1.0, c=total, lower=1, overwrite_c=1))
 
 
-def upper_copy(square: Floats) -> Floats:
-    """The lower triangle (D, D) as the upper one of a new matrix, in Fortran order; what is below it means nothing."""
-    return np.array(square.T, order="F")
+def sum_of_squares(square: Floats) -> float:
+    """Of all entries of a symmetric matrix (D, D) of which the lower triangle is given and the upper one is zero."""
+    entries, diagonal = square.ravel(order="K"), square.diagonal()
+    return float(2 * (entries @ entries) - diagonal @ diagonal)
 
 
-def upper_squares(square: Floats) -> float:
-    """Sum of the squares of a symmetric matrix (D, D) whose upper triangle is given."""
-    total = 0.0
-    for low in range(0, len(square), BLOCK):
-        rows = slice(low, low + BLOCK)
-        above, corner = square[:low, rows], np.triu(square[rows, rows])
-        total += 2 * float(np.einsum("ij,ij->", above, above) + np.einsum("ij,ij->", corner, corner))
-    return total - float((square.diagonal() ** 2).sum())
-
-
-def solve(square: Floats, right: Floats, lower: bool = True) -> Floats:
-    """square⁻¹ right (D, k) for one triangle (D, D) of a positive definite matrix, which is overwritten; for a matrix
-    of zeros, right. Raises BadArray for one that is not definite."""
+def solve(square: Floats, right: Floats) -> Floats:
+    """square⁻¹ right (D, k) for the lower triangle (D, D) of a positive definite matrix, which is overwritten; for a
+    matrix of zeros, right. Raises BadArray for one that is not definite."""
     from scipy.linalg.lapack import dpotrf, dpotrs
 
     if not square.diagonal().any():
         return right
-    factor, failed = dpotrf(square, lower=int(lower), clean=0, overwrite_a=1)
+    factor, failed = dpotrf(square, lower=1, clean=0, overwrite_a=1)
     if failed:
         way_out = "Set a larger shrinkage or penalty."
         raise BadArray("A covariance matrix is singular.", "Expected one that shrinkage makes definite.", way_out)
-    return np.asarray(dpotrs(factor, right, lower=int(lower))[0])
+    return np.asarray(dpotrs(factor, right, lower=1)[0])
 
 
 @dataclass

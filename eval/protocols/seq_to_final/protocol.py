@@ -4,7 +4,7 @@ test."""
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import numpy as np
 from pydantic import Field
@@ -195,10 +195,10 @@ class SeqToFinal(Protocol):
                     yield evaluate_split(learner, step["test"], str(step.index), begun, **at)
 
     def run_seconds(self, stream: Stream, make: Callable[..., Learner]) -> float | None:
-        """By one fit of each stage on a batch of each step, for one epoch and for two. None with grids, whose stages
-        have different numbers of fits, and for learners that have fits of their own."""
+        """By one fit of each stage on a batch of each step, for one epoch and for two. None for learners that have fits
+        of their own."""
         whole, took = self.resolve(stream), list[float]()
-        if not (whole.fits and make().obeys):
+        if not make().obeys:
             return None
         known = [with_val(step.visible(), self.val_share, 0) for step in stream.steps]
         known = [stream.oracle.visible()] if make().needs.oracle and stream.oracle is not None else known
@@ -213,8 +213,9 @@ class SeqToFinal(Protocol):
             learner.learn_sequence(steps)
             took.append(time.process_time() - clock)
         more = sum(len(step["train"]) for step in known) / sum(len(step["train"]) for step in steps)
-        stages = learner.metadata()["fits"]
-        return (took[1] + (whole.epochs - 1) * max(took[2] - took[1], 0)) * more * max(1, whole.fits / stages)
+        book = cast(Any, learner).work.book
+        fits = max(1, (whole.fits or book.points) / book.tried)
+        return (took[1] + (whole.epochs - 1) * max(took[2] - took[1], 0)) * more * fits
 
     def score(self, rows: Sequence[Row], steps: int) -> Result:
         """final: share of right answers on the last step's test. measures: the same on each step that was tested."""
