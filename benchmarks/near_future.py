@@ -18,6 +18,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import faiss
 import numpy as np
@@ -153,9 +154,7 @@ def neighbours(n: int) -> dict[str, object]:
         place = np.argpartition(-cosines, K, axis=1)[:, :K]
         return np.take_along_axis(cosines, place, 1), place
 
-    memory = Memory(WIDTH)
-
-    def by_memory(q: np.ndarray, before: int) -> tuple[np.ndarray, np.ndarray]:
+    def by_memory(q: np.ndarray, before: int, memory: Memory) -> tuple[np.ndarray, np.ndarray]:
         memory.add(x[memory.n : before])
         return memory.search(q, K)
 
@@ -172,7 +171,7 @@ def neighbours(n: int) -> dict[str, object]:
         return index
 
     ways: dict[str, Callable[[], np.ndarray]] = {
-        "ours": lambda: blocked(x, 256, by_memory),
+        "ours": lambda: blocked(x, 256, partial(by_memory, memory=Memory(WIDTH))),
         "faiss": lambda: blocked(x, 1024, by_faiss),
         "torch": lambda: blocked(x, 256, by_torch),
         "numpy": lambda: blocked(x, 256, by_numpy),
