@@ -312,12 +312,18 @@ def collection(folder: Path, rows: int) -> Path:
             index_path(stages["03_fetch"], shard), pa.table({"id": mine} | {k: v[: len(mine)] for k, v in told.items()})
         )
         os.link(folder / "one.tar", shard_path(stages["03_fetch"], shard))
+    where = {
+        "id": ids,
+        "shard": pa.array((np.arange(rows) // each).astype(np.int32)),
+        "fault": pa.nulls(rows, pa.string()),
+    }
+    write_parquet(stages["03_fetch"] / "index.parquet", pa.table(where))
     buckets = [{"index": b, "name": str(2004 + b), "start": None, "end": None, "count": rows // 11} for b in range(11)]
     write_json(stages["04_bucket"] / "buckets.json", buckets)
     of = pa.array((np.arange(rows) % 11).astype(np.int32))
     write_parquet(
         stages["04_bucket"] / "members.parquet",
-        pa.table({"id": ids, "shard": pa.array((np.arange(rows) // each).astype(np.int32)), "bucket": of}),
+        pa.table({"id": ids, "shard": where["shard"], "bucket": of}),
     )
     settings = model_config(embed_dim=1024)  # random weights: the page does not mind
     save(open_clip.model.CLIP(**settings), settings, run / "model")

@@ -38,6 +38,11 @@ class Entry(NamedTuple):
     say; None: it is no file"""
     link: bool
 
+    @property
+    def size(self) -> int:
+        """Bytes; 0: it is no file, or the system does not say."""
+        return int(self.stamp.split()[1]) if self.stamp else 0
+
 
 def stamp_of(facts: os.stat_result) -> str:
     """As `Entry.stamp`."""

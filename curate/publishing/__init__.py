@@ -88,7 +88,7 @@ def plan_of(folder: Path) -> Plan:
     entries = {name: entry for name, entry in walk(folder).items() if TEMPORARY not in name}
     if links := [name for name, entry in entries.items() if entry.link]:
         raise BadInput(f"{folder / links[0]} is a link.", "Expected plain files.", AGAIN)
-    files = {name: (folder / name).stat().st_size for name in sorted(entries)}
+    files = {name: entries[name].size for name in sorted(entries)}
     sums = sums_of((folder / SUMS).read_bytes(), folder / SUMS, AGAIN)
     if differing := sorted(set(sums) ^ (set(files) - {SUMS})):
         state = "is missing" if differing[0] in sums else f"is not in {SUMS}"
