@@ -119,12 +119,6 @@ def screen(client: httpx.Client, address: str, **query: str) -> dict[str, Any]:
     return dict(view)
 
 
-def processor_ms(process: int) -> float:
-    """Milliseconds of all cores that a process has used so far: tells the cost on a machine that is busy, too."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return 1000 * (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def main() -> None:
     """Make, serve, measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -158,9 +152,7 @@ def main() -> None:
                 found["first_screen_ms"] = round(
                     1000 * float(np.median([seconds("screen") for _ in range(REPEATS)])), 1
                 )
-                used = processor_ms(server.pid)
                 clicks = {name: seconds("view", **{name: value}) for name, value in FACETS.items()}
-                found["facet_processor_ms"] = round((processor_ms(server.pid) - used) / len(clicks), 1)
                 found["facet_ms"] = round(1000 * float(np.median(list(clicks.values()))), 1)
                 found["slowest_facet_ms"] = round(1000 * max(clicks.values()), 1)
                 found["two_facets_ms"] = round(1000 * seconds("view", **{"class": "c5", "licence": "licence 1"}), 1)
