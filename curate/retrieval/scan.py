@@ -38,8 +38,8 @@ Window = tuple[VectorFile, int, int, int]
 
 def sizes(buckets: npt.NDArray[np.int32], asked: Sequence[int]) -> Ints:
     """Rows of each asked bucket."""
-    count = dict(zip(*(a.tolist() for a in np.unique(buckets, return_counts=True)), strict=True))
-    return np.array([count.get(b, 0) for b in asked], np.int64)
+    count = np.bincount(np.maximum(buckets, -1) + 1, minlength=max([*asked, 0]) + 2)  # from -1 on
+    return count[np.array(asked, np.int64) + 1]
 
 
 @dataclass
@@ -76,7 +76,8 @@ class State:
 def _shape(state: State) -> tuple[int, int, int]:
     """(rows that are read at once, rows of a window, concepts of a chunk); window × chunk is at most PRODUCTS."""
     concepts = max(1, len(state.groups))
-    most = WINDOW if concepts <= MANY else WINDOW // 2
+    # The Python code of a window takes as long as half of one product does, and threads wait for it.
+    most = 4 * WINDOW if concepts == 1 else WINDOW if concepts <= MANY else WINDOW // 2
     block = min(most, max(64, BLOCK_BYTES // (4 * max(1, state.queries.shape[1]))))
     rows = most // block * block
     return block, rows, min(concepts, PRODUCTS // rows)
