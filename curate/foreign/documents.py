@@ -17,7 +17,7 @@ SUM = re.compile(r"([0-9a-f]{64}) [ *](?:\./)?([^\r\ud800-\udfff]+)\r?")  # a li
 class Schema(BaseModel):
     """Fields that a document must have; it may have more. Types are not converted."""
 
-    model_config = ConfigDict(strict=True, extra="allow", use_attribute_docstrings=True)
+    model_config = ConfigDict(strict=True, extra="allow")
 
 
 def read_document(path: Path, schema: type[Schema], way_out: str) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from driftline.curate.core.atomic_io import check_format, read_object, sha256_fi
 from driftline.curate.core.errors import BadInput, IntegrityError, MissingFile, UnknownName
 from driftline.curate.core.late import pc, pd
 from driftline.curate.core.parsing import rows_of
+from driftline.curate.encoders.weights import recorded
 from driftline.curate.foreign.arrays import open_array
 from driftline.curate.foreign.documents import Schema, read_document, sums_of
 from driftline.curate.foreign.names import PlainName, fault, inside
@@ -252,6 +253,11 @@ class Release:
     def withdrawn(self, ids: Iterable[str]) -> list[str]:
         """Those of some ids that owners withdrew, from this release or an earlier one, by WITHDRAWN.csv."""
         return listed(ids, ((salt, digest) for salt, digest, _ in listed_withdrawals(self.path)))
+
+    def seen_by(self, name: str) -> dict[str, str]:
+        """What the encoder of some features may have seen, as a stream's facts say it: `encoder_cutoff`, `encoder_data`
+        and `encoder_source`."""
+        return recorded(self.facts["provenance"], name).facts()
 
     def checksums(self) -> dict[str, str]:
         """File → checksum, of SHA256SUMS. Raises IntegrityError for a line that is none, or a name that leaves the

@@ -9,7 +9,6 @@ import numpy as np
 
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.seeding import time_order
-from driftline.curate.encoders.weights import recorded
 from driftline.curate.foreign.images import open_image, square
 from driftline.curate.foreign.names import is_count
 from driftline.curate.release import Release
@@ -72,7 +71,7 @@ def from_release(
         **drawn(seed),
         "buckets": [entry for entry in release.steps(name) if entry["name"] not in gaps],
         **({"gaps": gaps} if gaps else {}),
-        **({} if edge else recorded(release.facts["provenance"], name).facts()),
+        **({} if edge else release.seen_by(name)),
     }
     prior = None if not before else join_images(before) if name.startswith("images:") else np.concatenate(before)
     class_texts = None if texts is None else texts_of(release, name, texts, templates)

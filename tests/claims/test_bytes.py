@@ -68,10 +68,6 @@ def raw_of(image: Image.Image) -> bytes:
     return exif.tobytes()[6:] + saved(image, "JPEG") + b"sensor"
 
 
-def bare_jpeg(image: Image.Image) -> bytes:
-    return strip_metadata(saved(image, "JPEG"))[0]
-
-
 def twice(image: Image.Image) -> dict[str, Any]:
     return {"save_all": True, "append_images": [image.rotate(90)]}
 
@@ -83,7 +79,7 @@ def transparent(image: Image.Image) -> bytes:
 
 
 KINDS: dict[str, tuple[Callable[[Image.Image], bytes], str]] = {  # suffix → bytes, what is to be recorded
-    "1.jpg": (bare_jpeg, "none"),
+    "1.jpg": (lambda image: strip_metadata(saved(image, "JPEG"))[0], "none"),
     "2.jpg": (lambda image: saved(image, "JPEG", exif=GPS), "metadata removed"),
     "3.avif": (lambda image: saved(image, "AVIF"), AVIF),
     "4.heic": (lambda image: saved(image, "HEIF"), "re-encoded from HEIC as JPEG"),

@@ -45,17 +45,13 @@ CHANGES = {
 }
 
 
-def _seconds(day: str) -> int:
-    return int(datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp())
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A release of 41 images in tars: two buckets, three classes, two splits."""
     out = tmp_path_factory.mktemp("printed") / "r"
     rng, rows = np.random.default_rng(0), []
     for (bucket, name), n in IMAGES.items():
-        start = _seconds(DAYS[bucket][0])
+        start = int(datetime.fromisoformat(DAYS[bucket][0]).replace(tzinfo=UTC).timestamp())
         for id_, after in rng.integers(10**6, size=(n, 2)).tolist():
             rows.append({"id": str(id_), "bucket": bucket, "class": name, "uploaded": start + after})
     rng.shuffle(rows)  # type: ignore[arg-type]

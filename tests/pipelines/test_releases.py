@@ -8,7 +8,6 @@ import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -196,10 +195,6 @@ def published(folder: Path, *changes: str) -> Release:
     return Release.open(folder)
 
 
-def counts_of(folder: Path) -> dict[str, Any]:
-    return {e["stage"]: e["counts"] for e in status(context_of(folder))}
-
-
 class TestBeside:
     """What is kept beside the labelled images, and what may not be."""
 
@@ -248,7 +243,8 @@ class TestTakenBack:
         digest = public_digest(gone, release.name)
         assert (release.path / "WITHDRAWN.csv").read_text() == f"salt,digest,since\n{release.name},{digest},1.0.1\n"
         assert release.withdrawn([gone, "never-seen", release.table["id"][0].as_py()]) == [gone]
-        assert counts_of(folder)["publish"]["dropped"]["withdrawn"] == 1
+        counts = {e["stage"]: e["counts"] for e in status(context_of(folder))}
+        assert counts["publish"]["dropped"]["withdrawn"] == 1
         assert "WITHDRAWN.csv" in (release.path / "README.md").read_text()
 
     def test_changes_are_listed_and_require_a_version(self, folder: Path, tmp_path: Path) -> None:
