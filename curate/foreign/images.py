@@ -61,10 +61,6 @@ class Picture:
     swapped: bool = False
     """whether width and height are those of the stored pixels, exchanged"""
 
-    def is_plain(self, kind: str | None) -> bool:
-        """Whether every reader of the file shows this picture. kind: Pillow's name of its format."""
-        return set(self.steps) <= AS_READ.get(kind or "", set())
-
 
 @contextmanager
 def open_image(source: bytes | Path, what: object) -> "Iterator[Image.Image]":

@@ -12,6 +12,7 @@ from typing import Any
 
 from driftline.curate.core.errors import BadInput
 from driftline.curate.foreign.images import (
+    AS_READ,
     GREY,
     OPAQUE,
     PROFILE,
@@ -75,7 +76,7 @@ def plain_bytes(data: bytes) -> tuple[bytes, str]:
         if shown_alike(image):
             return data, NONE
         picture = prepared(image)
-        if not picture.is_plain(image.format):
+        if not set(picture.steps) <= AS_READ.get(image.format or "", set()):
             return as_plain(image, picture)
     return data, NONE
 

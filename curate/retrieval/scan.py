@@ -76,11 +76,15 @@ class State:
 def _shape(state: State) -> tuple[int, int, int]:
     """(rows that are read at once, rows of a window, concepts of a chunk); window × chunk is at most PRODUCTS."""
     concepts = max(1, len(state.groups))
-    # The Python code of a window takes as long as half of one product does, and threads wait for it.
-    most = 4 * WINDOW if concepts == 1 else WINDOW if concepts <= MANY else WINDOW // 2
+    # Python's work for a window keeps other threads waiting; with long lists the vectors of a window are kept.
+    most = WINDOW // 2 if concepts > MANY else 4 * WINDOW if _is_short(state) else WINDOW
     block = min(most, max(64, BLOCK_BYTES // (4 * max(1, state.queries.shape[1]))))
     rows = most // block * block
     return block, rows, min(concepts, PRODUCTS // rows)
+
+
+def _is_short(state: State) -> bool:
+    return state.lists.cells * state.depth * SHORT <= len(state.store)
 
 
 def _windows(store: VectorStore, low: int, high: int, rows: int) -> list[Window]:
@@ -129,8 +133,7 @@ class Scanner:
         self.block, width = _shape(state)[0], queries.shape[1]
         self.many = len(state.groups) > MANY
         # Where lists are short, a block of vectors that stays in the cache is faster, and few vectors are read again.
-        short = state.lists.cells * state.depth * SHORT <= len(state.store)
-        self.keep = self.many or not short
+        self.keep = self.many or not _is_short(state)
         self.wide = torch.empty((rows if self.keep else self.block, width))
         raw = rows if self.many else self.block
         types = {file.dtype for file in state.store.files}
