@@ -137,7 +137,7 @@ def main() -> int:
     if unknown := sorted(set(given.names) - set(known)):
         parser.error(f"unknown benchmark {unknown[0]!r}; available: {', '.join(known)}")
     size = "full" if given.full else "quick"
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # it would compile each module anew
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # it would compile each module again
     if given.avx2:
         os.environ.update(AS_AVX2)
     here = machine(given.avx2)
