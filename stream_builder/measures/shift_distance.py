@@ -27,6 +27,7 @@ from driftline.stream_builder.splitting import shared_with_training
 from driftline.stream_builder.stream import Split, Stream
 
 Floats = npt.NDArray[np.float64]
+DIRECTIONS = 500  # of sliced distances
 ITERATIONS = 20_000_000  # the solver's default, 100,000, stops before the optimum at the paper's sizes
 
 
@@ -42,7 +43,7 @@ def wasserstein2(a: Floats, b: Floats, seed: int = 0, iterations: int = ITERATIO
     return float(np.sqrt(ot.emd2(weights[0], weights[1], cost, numItermax=iterations)))
 
 
-def sliced(a: Floats, b: Floats, seed: int = 0, directions: int = 500) -> float:
+def sliced(a: Floats, b: Floats, seed: int = 0, directions: int = DIRECTIONS) -> float:
     """Transport along 500 random directions: seconds for millions of samples.
 
     √ of the mean W2² over the directions [Bonneel et al. 2015]. Cost: (n + m)(d + log n) per direction.
@@ -60,7 +61,7 @@ def _of_columns(a: Floats, b: Floats) -> float:
 
 
 @lru_cache(maxsize=1)  # a floor asks for the same ones at each step
-def _axes(dimensions: int, seed: int, directions: int = 500) -> Floats:
+def _axes(dimensions: int, seed: int, directions: int) -> Floats:
     """(d, directions) random unit vectors."""
     axes = rng_for(seed, "sliced").normal(size=(dimensions, directions))
     return axes / np.linalg.norm(axes, axis=0, keepdims=True)
@@ -280,7 +281,7 @@ def floors(
         for t, group in zip(range(len(steps)), groups, strict=True):
             pool, y = np.concatenate([points[t], target]), np.concatenate([trains[t].y, test.y])
             if name == "sliced":  # once for all divisions
-                pool = pool @ _axes(pool.shape[1], seed)
+                pool = pool @ _axes(pool.shape[1], seed, DIRECTIONS)
             drawn = [of(pool[a], y[a], pool[b], y[b]) for a, b in _divisions(group, len(test), divisions, seed)]
             ends.append(np.sort(drawn, axis=0)[rank] / own)
         document["floor"] |= {part: [float(end[k]) for end in ends] for k, part in enumerate(parts)}
@@ -312,9 +313,7 @@ def _measures(name: str, stream: Stream, fidelity: Fidelity | None, seed: int) -
     if name == "paper":
         distance = transport(stream, fidelity)
         return lambda a, y, b, z: [distance(a, b), by_class(distance, a, y, b, z)]
-    if name == "sliced":
-        return lambda a, y, b, z: [_of_columns(a, b)]
-    registered = DISTANCES.resolve(name)
+    registered = (lambda a, b, _: _of_columns(a, b)) if name == "sliced" else DISTANCES.resolve(name)
     return lambda a, y, b, z: [float(registered(a, b, seed))]
 
 

@@ -84,17 +84,17 @@ def test_what_a_learner_looks_at_decides_its_estimate(name: str, clock: Clock) -
 def test_a_method_for_the_last_step_is_timed_by_a_fit_of_each_stage(monkeypatch: pytest.MonkeyPatch) -> None:
     def takes(learner: Any, steps: Any) -> None:
         samples = sum(len(step["train"]) for step in steps)
-        made.now += 1e-3 * samples * learner.task.rules.rule.epochs + (10.0 if not made.now else 0.0)
+        clock.now += 1e-3 * samples * learner.task.rules.rule.epochs + (10.0 if not clock.now else 0.0)
         learner.work.book.tried, learner.work.book.points = 2, 16  # stages, and points of their grids
 
-    made, stream = Clock(), drifting(steps=4, n=300)
+    clock, stream = Clock(), drifting(steps=4, n=300)
     monkeypatch.setattr(LEARNERS["sft"], "learn_sequence", takes)
-    monkeypatch.setattr("driftline.eval.protocols.seq_to_final.protocol.time", made)
+    monkeypatch.setattr("driftline.eval.protocols.seq_to_final.protocol.time", clock)
     trained = sum(len(with_val(step, 0.25, 0)["train"]) for step in stream.steps)
     for fidelity, fits in (("clean", 12), ("paper-code", 16)):
         protocol = SeqToFinal(val_share=0.25, fidelity=fidelity)
-        found = core_seconds(stream, protocol, "seq-to-final", [LEARNERS["sft"], LEARNERS["er"]])
-        assert found == [pytest.approx(1e-3 * trained * 10 * fits / 2), None], "10 epochs; er has fits of its own"
+        seconds = core_seconds(stream, protocol, "seq-to-final", [LEARNERS["sft"], LEARNERS["er"]])
+        assert seconds == [pytest.approx(1e-3 * trained * 10 * fits / 2), None], "10 epochs; er has fits of its own"
 
 
 def test_an_estimate_is_the_median_of_earlier_runs_of_the_same_learner() -> None:

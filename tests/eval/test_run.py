@@ -200,11 +200,11 @@ def test_a_record_says_which_kernel_ran(stream: Stream, tmp_path: Path, monkeypa
 
 
 def test_products_of_a_run_are_made_on_one_thread(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
-    found: list[dict[str, Any]] = []
-    monkeypatch.setattr(Constant, "learn", lambda *_: found.extend(threadpool_info()))
+    pools: list[dict[str, Any]] = []
+    monkeypatch.setattr(Constant, "learn", lambda *_: pools.extend(threadpool_info()))
     with threadpool_limits(2, "blas"):
         evaluate(stream, "clear-iid", [Constant])
-    assert {pool["num_threads"] for pool in found if "/libscipy" in pool["filepath"]} == {1}
+    assert {pool["num_threads"] for pool in pools if "/libscipy" in pool["filepath"]} == {1}
 
 
 def test_a_wrong_name_of_a_kernel_is_refused_before_any_work(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
