@@ -235,7 +235,7 @@ def child_buckets(path: str) -> dict[str, Any]:
     begun = time.perf_counter()
     table = pq.read_table(path)
     ids = whole(table["id"])
-    where, made = assign(table["uploaded"].to_numpy().astype(np.int64), ids, BucketSettings())
+    where, made = assign(table["uploaded"].to_numpy(), ids, BucketSettings())
     with tempfile.TemporaryDirectory(dir=Path(path).parent) as name:
         pq.write_table(
             pa.table({"id": ids, "bucket": where.astype(np.int32)}), f"{name}/x.parquet", use_dictionary=False

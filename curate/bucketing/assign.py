@@ -138,11 +138,13 @@ def _equal(uploaded: Ints, last: Ints, ids: pa.Array, settings: BucketSettings) 
     times = np.sort(uploaded)
     base, extra = divmod(n, k)
     starts = np.array([i * base + min(i, extra) for i in range(k)])  # positions in time order where buckets start
-    together = np.full(k, settings.ties == "together") | np.isin(times[starts], uploaded[last > uploaded])
+    spread = np.flatnonzero(last > uploaded)
+    together = np.full(k, settings.ties == "together") | np.isin(times[starts], uploaded[spread])
     starts = np.unique(np.where(together, np.searchsorted(times, times[starts], side="left"), starts))
     k = len(starts)
     # Only photos of the same second as a cut need their ids: for all others the time decides.
-    number = np.searchsorted(times[starts], uploaded, side="right") - 1
+    number = np.searchsorted(times[starts], uploaded, side="right")
+    number -= 1
     within = starts > np.searchsorted(times, times[starts], side="left")  # cuts within a second
     for moment in np.unique(times[starts][within]):
         tied = np.flatnonzero(uploaded == moment)
@@ -151,7 +153,7 @@ def _equal(uploaded: Ints, last: Ints, ids: pa.Array, settings: BucketSettings) 
         number[tied[drawn]] = np.searchsorted(starts, places, side="right") - 1
     cuts = [int(t) for t in times[starts]]
     ends = [*cuts[1:], max(int(times[-1]), int(last.max())) + 1]
-    number[(last > uploaded) & (last >= np.array(ends)[number])] = UNDECIDED
+    number[spread[last[spread] >= np.array(ends)[number[spread]]]] = UNDECIDED
     sizes = np.bincount(number[number >= 0], minlength=k)
     return number, [Bucket(i, str(i), cuts[i], ends[i], int(sizes[i])) for i in range(k)]
 
