@@ -74,6 +74,8 @@ def run_collection(context: Context) -> Collection:
             f"The stage ingest of {root} is not done.", "Expected photos.", f"Run: driftline run {root} --until ingest."
         )
     database = photos(root)
+    # Of empty tables DuckDB guesses that nothing joins them, and then hashes the wide side of every join.
+    database.execute("SET disabled_optimizers = 'build_side_probe_side'")
     database.execute("CREATE TEMP TABLE drops AS FROM dropped")
     names = released_ids(root)
     pairs = [pa.array(list(ids), pa.string()) for ids in (names, names.values())]
