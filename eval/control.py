@@ -210,7 +210,7 @@ def _draw(task: _Task) -> list[net.Draw]:
     else:
         on = permuted(on, visits_of(on), task.kind, task.draw, task.seed)
         protocol = Iid() if iid else protocol
-    results = run_all(on, protocol, task.learners, [task.seed], task.settings, task.out, **task.more)
+    results = run_all(on, protocol, task.learners, [task.seed], task.settings, task.out, scored=False, **task.more)
     draws, clusters = [], groups_of(on)
     for run in results.runs:
         key = net.key_of({**run.about, "protocol_settings": asdict(task.protocol)})

@@ -38,7 +38,7 @@ def evaluate(
     learners: AnyLearner | Sequence[AnyLearner], seeds: int | Sequence[int] = 1, settings: Settings | None = None,
     out: str | Path | None = None, progress: Callable[[int], None] = lambda n: None, stream_folder: Path | None = None,
     executor: Executor | None = None, tune: Grid | None = None, keep_run: Callable[[Run], None] = lambda run: None,
-    preset: str = "", reuse: Reuse = "same",
+    preset: str = "", reuse: Reuse = "same", scored: bool = True,
 ) -> Results:  # fmt: skip
     """Run every learner with every seed; returns the document of `driftline eval --json`.
 
@@ -55,6 +55,7 @@ def evaluate(
     the choice. keep_run: called with each finished run. preset: a paper's settings (`PRESETS`) for the learners and
     protocols that it names; settings override it. reuse: "same" repeats a run of `out` whose code has changed since (of
     driftline's `eval`, of a learner or protocol of one's own); "any" takes it, and its result says `"code": "other"`.
+    scored: False leaves "results" empty, for those who need the runs alone.
 
     Raises IncompatibleStream (the stream lacks what the protocol needs) and BadConfig (a setting, streams that are not
     draws of one) before any work. A learner that cannot run or fails is listed under "skipped" with the reason; the
@@ -80,8 +81,8 @@ def evaluate(
     on, name = part.stream, part.grid.name
     family = str(on.facts["family"]) if isinstance(stream, Mapping) else ""
     groups = None if family else groups_of(on)
-    scored = summary(runs, on.name, family or on.sha256, name, groups)
-    results = Results({**scored, "classes": list(on.classes), "skipped": _skipped(planned[0], failed)})
+    document = summary(runs if scored else (), on.name, family or on.sha256, name, groups)
+    results = Results({**document, "classes": list(on.classes), "skipped": _skipped(planned[0], failed)})
     results.runs, results.on = runs, None if family else on
     return results
 

@@ -65,8 +65,10 @@ def keys_of(section: type[BaseModel]) -> dict[str, FieldInfo]:
 
 
 def _seconds(value: Any) -> Any:
-    """`2004-01-01`, an ISO time or a number of seconds → seconds UTC; other values as they are."""
+    """A year, `2004-01-01`, an ISO time or a number of seconds → seconds UTC; other values as they are."""
     text = value.isoformat() if hasattr(value, "isoformat") else value
+    if re.fullmatch("[12][0-9]{3}", str(text)):  # no number of seconds: nobody means the first hours of 1970
+        text = f"{text}-01-01"
     try:
         moment = datetime.fromisoformat(text)
     except (ValueError, TypeError):
@@ -85,7 +87,7 @@ def _path(value: Any) -> Any:
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
-Time = Annotated[int, BeforeValidator(_seconds), Form("a date, an ISO 8601 time or seconds since 1970, UTC")]
+Time = Annotated[int, BeforeValidator(_seconds), Form("a year, a date, an ISO 8601 time or seconds since 1970, UTC")]
 Duration = Annotated[int, BeforeValidator(_duration), Field(ge=0), Form("a duration such as 14h, 30m or 10s")]
 _day = BeforeValidator(lambda value: value.isoformat() if hasattr(value, "isoformat") else value)
 Day = Annotated[str, _day, Field(pattern=r"^\d{4}-\d\d-\d\d$"), Form("a date such as 2024-05-01")]

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 from driftline.curate.core.errors import BadConfig, BadInput
 from driftline.pipelines.browse.collection import BINS, FACETS, Asked, Collection, Selections
 from driftline.pipelines.browse.prompts import Prompts, Query, share_text
+from driftline.pipelines.stages.photos import history_text
 from driftline.pipelines.stages.state import is_finished
 from driftline.pipelines.web.local_server import guarded, local_app
 from driftline.pipelines.web.rendering import LARGE, THUMBNAIL, day, small, template
@@ -182,9 +183,7 @@ class Pages:
         """The history of one photo."""
         if self.collection.source.trace is None or self.collection.source.withdrawn(self._row(number)):
             return {"lines": []}
-        from driftline.pipelines.stages.photos import history_text as text
-
-        return {"lines": text(self.collection.source.trace(self._row(number)["id"])).splitlines()}
+        return {"lines": history_text(self.collection.source.trace(self._row(number)["id"])).splitlines()}
 
     def first_screen(self) -> None:
         """Count, order and shrink what the browser asks for first."""

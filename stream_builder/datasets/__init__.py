@@ -62,7 +62,8 @@ def _opener_of(path: Path) -> Callable[[Path, Options], Dataset]:
         (path.is_file() and path.suffix == ".npz", images.open_arrays),
         ((path / "release.json").is_file() or any(path.glob("stages/*_publish/release")), images.open_release),
         (any(path.glob("*train*.parquet")), images.open_parquet),
-        (any((path / name).is_dir() for name in images.CIFARS), images.open_cifar),
+        ((path / "cifar-10-batches-py").is_dir(), images.cifar10),
+        ((path / "cifar-100-python").is_dir(), images.cifar100),
         (texts.has_texts(path), texts.open_texts),
         ((path / "train").is_dir(), images.open_folder),
     )

@@ -20,7 +20,6 @@ from driftline.stream_builder.lazy_images import from_files, from_tars
 from driftline.stream_builder.shifts.base import Labels
 from driftline.stream_builder.stream import Array
 
-CIFARS = ("cifar-10-batches-py", "cifar-100-python")  # official folders
 THREADS = 8  # Pillow decodes without Python's lock
 # Sub-classes of CIFAR-100's twenty super-classes, in the order in which Seq-to-Final's code introduces them [spec].
 ORDER = (
@@ -183,11 +182,6 @@ def cifar100(path: Path, options: Options) -> Dataset:
     order = order_of(train.classes)
     parts = [_samples(part.data, *coarse(np.asarray(part.targets, np.int64), order)) for part in (train, test)]
     return Dataset("cifar100", parts[0], parts[1], list(COARSE))
-
-
-def open_cifar(path: Path, options: Options) -> Dataset:
-    """CIFAR's official folder in `path`: `cifar-10-batches-py` or `cifar-100-python`."""
-    return (cifar10 if (path / CIFARS[0]).is_dir() else cifar100)(path, options)
 
 
 def order_of(fine: Sequence[str]) -> list[list[int]]:
