@@ -41,7 +41,7 @@ class Entry(NamedTuple):
     @property
     def size(self) -> int:
         """Bytes; 0: it is no file, or the system does not say."""
-        return int(self.stamp.split(" ", 2)[1]) if self.stamp else 0
+        return int(self.stamp.split()[1]) if self.stamp else 0
 
 
 def stamp_of(facts: os.stat_result) -> str:
