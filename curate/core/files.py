@@ -1,6 +1,6 @@
 """What is below a folder, digests of it, and a memory of files that were read.
 
-A stamp (`Entry`) shows each change of a file. Digests are of inputs, kept in the memory by their stamps, and of what a
+A stamp (`Below`) shows each change of a file. Digests are of inputs, kept in the memory by their stamps, and of what a
 stage wrote.
 """
 
@@ -14,6 +14,7 @@ from contextlib import closing, contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache, wraps
 from importlib.metadata import PackageNotFoundError, version
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
@@ -30,22 +31,18 @@ UNSETTLED = 2.0  # seconds: a file that was changed so recently may change again
 AT_ONCE = 500  # paths in a query
 
 
-class Entry(NamedTuple):
-    """What is below a folder, and no folder."""
+class Below(NamedTuple):
+    """What is below a folder, and no folder: names below it, with slashes, in the order of paths. A million texts cost
+    Python's collector nothing, a million small objects a second."""
 
-    stamp: str | None
+    stamps: dict[str, str | None]
     """inode, size, times of content and inode (ns), one of which each change of a file changes; "": the system does not
     say; None: it is no file"""
-    link: bool
-
-    @property
-    def size(self) -> int:
-        """Bytes; 0: it is no file, or the system does not say."""
-        return int(self.stamp.split()[1]) if self.stamp else 0
+    links: set[str]
 
 
 def stamp_of(facts: os.stat_result) -> str:
-    """As `Entry.stamp`."""
+    """As in `Below.stamps`."""
     return f"{facts.st_ino} {facts.st_size} {facts.st_mtime_ns} {facts.st_ctime_ns}"
 
 
@@ -85,31 +82,33 @@ def seen_once(look: Callable[P, R]) -> Callable[P, R]:
 
 
 @seen_once
-def walk(folder: Path) -> dict[str, Entry]:
-    """Name below the folder, with slashes → all that is no folder, in the order of paths. Links to folders are left
-    out, and folders that may not be read."""
-    entries: dict[str, Entry] = {}
-
-    def look(place: str, prefix: str) -> None:
+def walk(folder: Path) -> Below:
+    """All of `places`."""
+    stamps: dict[str, str | None] = {}
+    links: set[str] = set()
+    for name, place in places(os.fspath(folder)):
         try:
-            with os.scandir(place) as there:
-                inside = sorted(there, key=lambda one: one.name)
-        except PermissionError:
-            return
-        for one in inside:
-            name, link = prefix + one.name, one.is_symlink()
-            try:
-                if one.is_dir():
-                    if not link:
-                        look(one.path, f"{name}/")
-                    continue
-                stamp = stamp_of(one.stat()) if one.is_file() else None
-            except OSError:
-                stamp = ""
-            entries[name] = Entry(stamp, link)
+            stamps[name] = stamp_of(place.stat()) if place.is_file() else None
+        except OSError:
+            stamps[name] = ""
+        if place.is_symlink():
+            links.add(name)
+    return Below(stamps, links)
 
-    look(os.fspath(folder), "")
-    return entries
+
+def places(folder: str, prefix: str = "") -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """What is below a folder, and no folder, in the order of paths. Links to folders are left out, and folders that may
+    not be read."""
+    try:
+        with os.scandir(folder) as inside:
+            ordered = sorted(inside, key=attrgetter("name"))
+    except PermissionError:
+        return
+    for place in ordered:
+        if place.is_dir(follow_symlinks=False):
+            yield from places(place.path, f"{prefix}{place.name}/")
+        elif not (place.is_symlink() and os.path.isdir(place.path)):
+            yield prefix + place.name, place
 
 
 def connect(path: Path, **options: Any) -> sqlite3.Connection:
@@ -215,7 +214,7 @@ def full_digests(paths: Sequence[Path], memory: Path) -> list[str]:
 
 @seen_once
 def _folder_digest(folder: Path, memory: Path) -> str:
-    place, stamps = str(folder.absolute()), {name: entry.stamp for name, entry in walk(folder).items() if entry.stamp}
+    place, stamps = str(folder.absolute()), {name: stamp for name, stamp in walk(folder).stamps.items() if stamp}
     mark = joined(stamps.values(), *stamps)
     if (whole := recall(memory, "digests", [(place, mark)]).get(place)) is not None:
         return whole

@@ -11,7 +11,7 @@ from driftline.curate.core.atomic_io import DOCUMENT, read_json
 from driftline.curate.core.errors import BadInput, IntegrityError, MissingFile, shortened
 
 MARKS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
-SUM = re.compile(r"([0-9a-f]{64}) [ *](?:\./)?([^\r\ud800-\udfff]+)\r?")  # a line of sha256sum
+SUM = re.compile(r"^([0-9a-f]{64}) [ *](?:\./)?([^\r\n\ud800-\udfff]+)\r?$", re.MULTILINE)  # of sha256sum
 
 
 class Schema(BaseModel):
@@ -63,10 +63,9 @@ def read_text(path: Path, way_out: str = "") -> str:
 
 def sums_of(data: bytes, source: str | Path, way_out: str) -> dict[str, str]:
     """File → SHA-256, of the content of a file SHA256SUMS. Raises IntegrityError naming the first line that is none."""
-    sums = {}
-    for number, line in enumerate(data.decode("utf-8", "surrogateescape").split("\n"), 1):
-        if entry := SUM.fullmatch(line):
-            sums[entry[2]] = entry[1]
-        elif line:
-            raise IntegrityError(f"{source}, line {number}: {line[:100]!r}.", "Expected a SHA-256 and a name.", way_out)
-    return sums
+    text = data.decode("utf-8", "surrogateescape")
+    parts = SUM.split(text)  # what is between the lines, a digest, a name, and so on
+    if "".join(parts[::3]).strip("\n"):
+        at, line = next((n, s) for n, s in enumerate(text.split("\n"), 1) if s and not SUM.fullmatch(s))
+        raise IntegrityError(f"{source}, line {at}: {line[:100]!r}.", "Expected a SHA-256 and a name.", way_out)
+    return dict(zip(parts[2::3], parts[1::3], strict=True))

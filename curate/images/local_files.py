@@ -4,13 +4,13 @@ photos by their first bytes, companions of photos by kind, and what is no photo.
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from driftline.curate.core.errors import BadInput, reason
-from driftline.curate.core.files import Entry, code_of, keep, recall, seen_once, walk
+from driftline.curate.core.files import Below, code_of, keep, recall, seen_once, walk
 from driftline.curate.core.late import pa
 from driftline.curate.foreign.images import HEAD, kind_of, missing_extra
 from driftline.curate.foreign.names import one_form
@@ -120,8 +120,8 @@ class Files:
     """photo → Pillow's name of its format; None: RAW, or damaged"""
     others: dict[str, tuple[str, str]]
     """file → (reason why it is left out, its suffix)"""
-    entries: dict[str, Entry]
-    """photo or other file → what the system says of it"""
+    below: Below
+    """what the system says of them"""
 
     def counts(self) -> dict[str, dict[str, int]]:
         """reason → suffix → files that are left out."""
@@ -141,12 +141,12 @@ class Files:
 def files_below(folder: Path, links: bool = False, memory: Path | None = None) -> Files:
     """Every file below a folder, also hidden ones and links that lead nowhere. links: also photos that links lead to
     outside of it, which are else left out. memory: a file that keeps what was read (`files.memory`)."""
-    root, entries = folder.resolve(), walk(folder)
+    root, below = folder.resolve(), walk(folder)
     photos: dict[str, str | None] = {}
     others: dict[str, tuple[str, str]] = {}
     names: set[str] = set()
-    for name, (kind, why) in _heads(folder, entries, memory).items():
-        if why is None and not links and entries[name].link:
+    for name, (kind, why) in _heads(folder, below, memory).items():
+        if why is None and not links and name in below.links:
             why = None if (folder / name).resolve().is_relative_to(root) else "link_outside"
         if why is None and (form := one_form(name)) in names:
             why = "name_in_two_forms"
@@ -161,7 +161,7 @@ def files_below(folder: Path, links: bool = False, memory: Path | None = None) -
         if name.removesuffix(suffix_of(name)) in developed:
             del photos[name]
             others[name] = ("raw_beside_photo", suffix_of(name).lower())
-    return Files(photos, others, entries)
+    return Files(photos, others, below)
 
 
 def suffix_of(name: str) -> str:
@@ -193,26 +193,26 @@ def is_raw(name: str, kind: str | None) -> bool:
     return kind in (None, "TIFF") and suffix_of(name).lower() in camera_raw.SUFFIXES
 
 
-def _heads(folder: Path, entries: Mapping[str, Entry], memory: Path | None) -> dict[str, tuple[str | None, str | None]]:
+def _heads(folder: Path, below: Below, memory: Path | None) -> dict[str, tuple[str | None, str | None]]:
     """Name → as `_judged`; a head is read once."""
     root, edition = os.fspath(folder.resolve()), code_of(("curate",))
-    stamps = {name: f"{edition} {entry.stamp}" for name, entry in entries.items() if entry.stamp}
+    stamps = {name: f"{edition} {stamp}" for name, stamp in below.stamps.items() if stamp}
     stored = recall(memory, "heads", ((f"{root}/{name}", stamp) for name, stamp in stamps.items()))
     heads: dict[str, tuple[str | None, str | None]] = {}
     fresh = []
-    for name, entry in entries.items():
+    for name in below.stamps:
         if (head := stored.get(f"{root}/{name}")) is not None:
             form, _, why = head.partition(" ")
             heads[name] = form or None, why or None
             continue
-        kind, reason = heads[name] = _judged(folder / name, name, entry)
+        kind, reason = heads[name] = _judged(folder / name, name, below)
         if name in stamps and reason != "file_unreadable":
             fresh.append((f"{root}/{name}", stamps[name], f"{kind or ''} {reason or ''}"))
     keep(memory, "heads", fresh)
     return heads
 
 
-def _judged(path: Path, inside: str, entry: Entry) -> tuple[str | None, str | None]:
+def _judged(path: Path, inside: str, below: Below) -> tuple[str | None, str | None]:
     """(format, why the file is left out); None, None: RAW, or a damaged photo."""
     *folders, name = inside.lower().split("/")
     suffix = suffix_of(name)
@@ -220,8 +220,8 @@ def _judged(path: Path, inside: str, entry: Entry) -> tuple[str | None, str | No
         return None, "thumbnail"
     if name in OF_SYSTEMS:
         return None, "of_the_system"
-    if entry.stamp is None:  # a pipe would let us wait for ever
-        return None, "file_unreadable" if entry.link else "not_a_photo"
+    if below.stamps[inside] is None:  # a pipe would let us wait for ever
+        return None, "file_unreadable" if inside in below.links else "not_a_photo"
     try:
         with path.open("rb") as file:
             head = file.read(HEAD)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from driftline.curate.core.atomic_io import TEMPORARY, read_object
 from driftline.curate.core.errors import BadConfig, BadInput, IntegrityError, MissingFile
-from driftline.curate.core.files import walk
+from driftline.curate.core.files import places
 from driftline.curate.core.registry import Registry
 from driftline.curate.foreign.documents import read_text, sums_of
 
@@ -85,15 +85,17 @@ def plan_of(folder: Path) -> Plan:
                 f"{folder} has no {name}.", "Expected an exported release.", "Export one with --format huggingface."
             )
     facts = read_object(folder / "release.json", {"name": str, "version": str}, AGAIN)
-    entries = {name: entry for name, entry in walk(folder).items() if TEMPORARY not in name}
-    if links := [name for name, entry in entries.items() if entry.link]:
-        raise BadInput(f"{folder / links[0]} is a link.", "Expected plain files.", AGAIN)
-    files = {name: entries[name].size for name in sorted(entries)}
+    files = {}
+    for name, place in places(str(folder)):
+        if TEMPORARY not in name:
+            if place.is_symlink():
+                raise BadInput(f"{place.path} is a link.", "Expected plain files.", AGAIN)
+            files[name] = place.stat().st_size
     sums = sums_of((folder / SUMS).read_bytes(), folder / SUMS, AGAIN)
-    if differing := sorted(set(sums) ^ (set(files) - {SUMS})):
+    if differing := sorted(sums.keys() ^ files.keys() ^ {SUMS}):
         state = "is missing" if differing[0] in sums else f"is not in {SUMS}"
         raise IntegrityError(f"{folder / differing[0]} {state}.", f"{len(differing):,} files differ.", AGAIN)
-    return Plan(folder, facts["name"], facts["version"], files, sums)
+    return Plan(folder, facts["name"], facts["version"], dict(sorted(files.items())), sums)
 
 
 def other_content(place: str, plan: Plan) -> BadInput:

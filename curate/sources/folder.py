@@ -58,8 +58,8 @@ class Folder(FileSource):
     def inputs(self, at: Workplace = HERE) -> list[Path]:
         """The folder itself, and its XMP sidecars: named, so that runs that took a scan's date from them read again."""
         folder = self._root(at)
-        files = walk(folder) if "sidecar" in self.dates else {}
-        return [folder, *(folder / name for name, entry in files.items() if name.endswith(".xmp") and entry.stamp)]
+        stamps = walk(folder).stamps if "sidecar" in self.dates else {}
+        return [folder, *(folder / name for name, stamp in stamps.items() if name.endswith(".xmp") and stamp)]
 
     def _root(self, at: Workplace) -> Path:
         folder = at.path(self.path)
@@ -110,7 +110,7 @@ class Folder(FileSource):
             if "fault" not in record:
                 if stamp and place not in stored and not texts:
                     fresh.append((place, stamp, json.dumps([record[key] for key in READ])))
-                link = files.entries[name].link
+                link = name in files.below.links
                 record["path"] = os.fspath((root / name).resolve()) if link else os.path.join(real, name)
             records.append({**record, "row": i})
         keep(at.memory, "records", fresh)
@@ -129,13 +129,13 @@ class Folder(FileSource):
         edition = fingerprint([code_of(("curate",)), PIL.__version__, self.dates])[:16]
         stamps = {}
         for name in names:
-            entry, beside = files.entries[name], sidecars.get(_parent(name), {})
+            own, beside = files.below.stamps[name], sidecars.get(_parent(name), {})
             may_be = map(_any_form, chain(*sidecar_names(name[name.rfind("/") + 1 :]))) if beside else ()
             there = [stamp for place in dict.fromkeys(may_be) for stamp in beside.get(place, ())]
-            if entry.link or not entry.stamp:
+            if name in files.below.links or not own:
                 stamp = ""
             else:
-                stamp = joined([entry.stamp, *there], edition) if there else f"{edition} {entry.stamp}"
+                stamp = joined([own, *there], edition) if there else f"{edition} {own}"
             stamps[name] = f"{root}/{name}", stamp
         return stamps
 
@@ -233,7 +233,7 @@ def _sidecars(files: Files) -> dict[str, dict[str, list[str]]]:
         if suffix_of(name).lower() in (".json", ".xmp"):
             file = name[name.rfind("/") + 1 :]
             beside = sidecars.setdefault(_parent(name), {}).setdefault(_any_form(file), [])
-            beside.append(f"{file} {files.entries[name].stamp or '0 0'}")
+            beside.append(f"{file} {files.below.stamps[name] or '0 0'}")
     return sidecars
 
 
