@@ -165,7 +165,7 @@ def filter_table(
     executor = executor or Executor()
     sizes = [pq.read_metadata(part).num_rows for part in parts]
     marks = [out / "marks" / part.name for part in parts]
-    with run_log.progress("filter", 2 * sum(sizes), "rows") as tick:
+    with run_log.progress("filter", 2 * sum(sizes), "rows, each twice") as tick:
         todo = [i for i, path in enumerate(marks) if not path.exists()]
         tick(sum(sizes) - sum(sizes[i] for i in todo))
         for k, _ in executor.run_tasks(mark, [(parts[i], marks[i], settings) for i in todo], threads=True):
