@@ -370,7 +370,7 @@ class TestCase14Counting:
 
     def test_links_that_lead_nowhere_and_pipes(self, tmp_path: Path) -> None:
         self.photos(tmp_path)
-        (tmp_path / "gone.jpg").symlink_to(tmp_path / "nowhere.jpg")
+        (tmp_path / "gone.jpg").symlink_to(tmp_path / "nowhere.jpg"), (tmp_path / "round").symlink_to(tmp_path)
         assert files_below(tmp_path).counts() == {"file_unreadable": {".jpg": 1}}
 
     def test_a_link_out_of_the_folder_is_followed_only_if_asked_for(self, tmp_path: Path) -> None:

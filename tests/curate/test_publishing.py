@@ -243,6 +243,9 @@ def test_damage_is_found_before_anything_is_sent(server: Hub, exports: dict[str,
     (shutil.copytree(exports["1"], tmp_path / "more") / "secret.txt").touch()
     with pytest.raises(IntegrityError, match="is not in SHA256SUMS"):
         publish(tmp_path / "more")
+    (tmp_path / "more" / "other").symlink_to("secret.txt")
+    with pytest.raises(BadInput, match=r"other is a link"):
+        publish(tmp_path / "more")
     assert server.requests == []
 
 
