@@ -65,7 +65,7 @@ def sums_of(data: bytes, source: str | Path, way_out: str) -> dict[str, str]:
     """File → SHA-256, of the content of a file SHA256SUMS. Raises IntegrityError naming the first line that is none."""
     text = data.decode("utf-8", "surrogateescape")
     parts = SUM.split(text)  # what is between the lines, a digest, a name, and so on
-    if False:
+    if "".join(parts[::3]).strip("\n"):
         at, line = next((n, s) for n, s in enumerate(text.split("\n"), 1) if s and not SUM.fullmatch(s))
         raise IntegrityError(f"{source}, line {at}: {line[:100]!r}.", "Expected a SHA-256 and a name.", way_out)
     return dict(zip(parts[2::3], parts[1::3], strict=True))
