@@ -3,7 +3,8 @@
     python studies/baselines.py --data DATA --out baselines            about 5 CPU minutes
 
 painted-fruit is the stream of `driftline demo --real`, photo-world that of `driftline demo` on a world of plain
-files (upright JPEGs, no clock that was reset). banking77 needs
+files (upright JPEGs, no clock that was reset). Without AVX-512 it has the same photos, some numbers of their vectors
+differ by .0002, and so does the hash. banking77 needs
 DATA/banking77/train.csv and test.csv (`--download` gets them), cifar10 the images of Seq-to-Final's draws in
 DATA/cifar10. Finished runs are not repeated. Each stream's submission is written to baselines/NAME.zip, and the stream
 to baselines/streams/NAME.zip; eval/leaderboard/baselines/ holds copies of both. The published page, with the streams in

@@ -32,8 +32,8 @@ AT_ONCE = 500  # paths in a query
 
 
 class Below(NamedTuple):
-    """What is below a folder, and no folder: names below it, with slashes, in the order of paths. A million texts cost
-    Python's collector nothing, a million small objects a second."""
+    """What is below a folder, and no folder: names below it, with slashes, in the order of paths. `links` lead to files
+    or nowhere. Plain texts, because Python's collector would go through a million small objects again and again."""
 
     stamps: dict[str, str | None]
     """inode, size, times of content and inode (ns), one of which each change of a file changes; "": the system does not

@@ -21,8 +21,8 @@ def scale_study(n: int, search: Search) -> dict[str, Any]:
     correction, the share of the five nearest that the search finds (`recall`), and of right answers.
 
     100 Gaussian classes of 384 numbers, with `NOISE` a number around a mean of length one; 64 predictions, then 200
-    corrections. Ten thousand entries take seconds; an HNSW index takes 2 to 4 ms an entry, a million an hour and 8 GB
-    of memory.
+    corrections. Ten thousand entries take seconds; an HNSW index takes 1 to 3 ms an entry, a million nearly an hour
+    and 8 GB of memory.
     """
     rng = rng_for(0, "scale", n)
     means = unit(rng.normal(size=(CLASSES, WIDTH)))
