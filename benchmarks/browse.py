@@ -69,8 +69,7 @@ def collection(run: Path, photos: int) -> Path:
     for shard in range(-(-photos // SHARD)):
         own = ids.slice(shard * SHARD, SHARD)
         write_parquet(
-            index_path(stages["03_fetch"], shard),
-            pa.table({"id": own} | {k: v[: len(own)] for k, v in member.items()}),
+            index_path(stages["03_fetch"], shard), pa.table({"id": own} | {k: v[: len(own)] for k, v in member.items()})
         )
         os.link(run / "one.tar", shard_path(stages["03_fetch"], shard))
     fault = pa.array(np.where(fate == 1, "http_404", None), pa.string())
@@ -98,8 +97,7 @@ def collection(run: Path, photos: int) -> Path:
     )
     verdict = pa.array(np.where(fate[fate > 1] == 2, "wrong_concept", "kept"))
     write_parquet(
-        stages["08_tally"] / "labels.parquet",
-        pa.table({"id": ids.take(good), "concept": concept, "decision": verdict}),
+        stages["08_tally"] / "labels.parquet", pa.table({"id": ids.take(good), "concept": concept, "decision": verdict})
     )
     for folder in stages.values():
         counts = {"read": photos, "kept": photos, "dropped": {}}

@@ -49,11 +49,7 @@ def start_run(folder: Path, *options: str) -> subprocess.Popen[bytes]:
 
 
 def compare(
-    folder: Path,
-    kills: int,
-    seed: int,
-    records: int,
-    run: Callable[[Path], Any] = start_run,
+    folder: Path, kills: int, seed: int, records: int, run: Callable[[Path], Any] = start_run
 ) -> dict[str, Any]:
     """Returns kills done, moments (seconds after start), stages hit, and names of files that differ.
 
@@ -108,13 +104,7 @@ def compare(
         assert run(folder / "killed").wait() == 0
     whole, killed = tree(folder / "whole"), tree(folder / "killed")
     differ = sorted(n for n in whole.keys() | killed.keys() if whole.get(n) != killed.get(n))
-    return {
-        "kills": len(moments),
-        "moments": moments,
-        "hit": hit,
-        "files": len(whole),
-        "differ": differ,
-    }
+    return {"kills": len(moments), "moments": moments, "hit": hit, "files": len(whole), "differ": differ}
 
 
 def main() -> None:

@@ -321,10 +321,7 @@ def collection(folder: Path, rows: int) -> Path:
     buckets = [{"index": b, "name": str(2004 + b), "start": None, "end": None, "count": rows // 11} for b in range(11)]
     write_json(stages["04_bucket"] / "buckets.json", buckets)
     of = pa.array((np.arange(rows) % 11).astype(np.int32))
-    write_parquet(
-        stages["04_bucket"] / "members.parquet",
-        pa.table({"id": ids, "shard": where["shard"], "bucket": of}),
-    )
+    write_parquet(stages["04_bucket"] / "members.parquet", pa.table({"id": ids, "shard": where["shard"], "bucket": of}))
     settings = model_config(embed_dim=1024)  # random weights: the page does not mind
     save(open_clip.model.CLIP(**settings), settings, run / "model")
     encoder = Clip(str(run / "model"), device="cpu")

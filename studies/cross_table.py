@@ -97,10 +97,7 @@ PAIRS: dict[str, tuple[Make, Make]] = {
     "CWR*": (ours("cwr"), theirs("CWRStar", cwr_layer_name="classifier")),
     "GDumb": (ours("gdumb", memory=30), theirs("GDumb", mem_size=30)),
     "ER": (ours("er", memory=120), theirs("Replay", mem_size=120)),
-    "A-GEM": (
-        ours("agem", variant="reference", memory=N, sample=N),
-        theirs("AGEM", patterns_per_exp=N, sample_size=N),
-    ),
+    "A-GEM": (ours("agem", variant="reference", memory=N, sample=N), theirs("AGEM", patterns_per_exp=N, sample_size=N)),
     "Cumulative": (ours("cumulative"), theirs("Cumulative")),
 }
 

@@ -7,17 +7,20 @@ import os
 import random
 import shutil
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer.main
 from hypothesis import HealthCheck, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
+from support.faults import FaultServer
 from support.helpers import drifting
+from support.pages import chromium_browser
 
 from driftline.curate.core.run_log import RunLog
 from driftline.curate.core.system import collect_rarely
@@ -62,6 +65,18 @@ def _scripts_import_beside_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a command in this process says to its children (PYTHONSAFEPATH) is taken back after the test."""
     monkeypatch.setenv("PYTHONSAFEPATH", "1")
     monkeypatch.delenv("PYTHONSAFEPATH")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium_browser() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[FaultServer]:
+    with closing(FaultServer()) as faulty:
+        yield faulty
 
 
 # Files of the most seconds, most first (pytest --durations=0). Of the first three, one alone needs the journey.

@@ -131,9 +131,7 @@ def _equal(uploaded: Ints, last: Ints, ids: pa.Array, settings: BucketSettings) 
     n, k = len(uploaded), settings.count
     if n < k:
         raise Shortage(
-            f"There are {n} photos for {k} equal buckets.",
-            "Expected at least one each.",
-            "Lower buckets.count.",
+            f"There are {n} photos for {k} equal buckets.", "Expected at least one each.", "Lower buckets.count."
         )
     times = np.sort(uploaded)
     base, extra = divmod(n, k)

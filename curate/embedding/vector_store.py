@@ -21,14 +21,7 @@ from driftline.curate.foreign.arrays import mapped
 from driftline.curate.foreign.tables import read_parquet, readable
 
 Ints = npt.NDArray[np.int64]
-PART = pa.schema(
-    [
-        ("id", pa.string()),
-        ("bucket", pa.int32()),
-        ("fault", pa.string()),
-        ("phash", pa.uint64()),
-    ]
-)
+PART = pa.schema([("id", pa.string()), ("bucket", pa.int32()), ("fault", pa.string()), ("phash", pa.uint64())])
 KEYS = ("id", "key", "image_path")  # columns of other metadata that may name an image
 
 

@@ -39,9 +39,7 @@ def _session(settings: FetchSettings, redirected: bool) -> aiohttp.ClientSession
 
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(
-            limit=settings.threads,
-            limit_per_host=min(settings.per_host, settings.threads),
-            socket_factory=permitted,
+            limit=settings.threads, limit_per_host=min(settings.per_host, settings.threads), socket_factory=permitted
         ),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=settings.timeout, sock_read=settings.timeout),
         cookie_jar=aiohttp.DummyCookieJar(),

@@ -38,14 +38,7 @@ REPEATED = ("user", "nickname", "camera", "licence", "licence_url", "media", "la
 SOURCE = TABLE.append(pa.field("fault", pa.string())).append(pa.field("raw", pa.string()))
 
 # A record that a stage dropped: its id, the reason, and the detail that a person needs to understand it.
-REJECTS = pa.schema(
-    [
-        ("id", pa.string()),
-        ("row", pa.int64()),
-        ("reason", pa.string()),
-        ("detail", pa.string()),
-    ]
-)
+REJECTS = pa.schema([("id", pa.string()), ("row", pa.int64()), ("reason", pa.string()), ("detail", pa.string())])
 
 # Years 2 to 9998, in seconds since the epoch, UTC. 0001-01-01 and 9999-12-31 stand for "no date" in databases.
 TIMES = (-62_104_060_800, 253_370_764_800)

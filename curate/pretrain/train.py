@@ -74,12 +74,7 @@ class ProcessGroup:
 
 
 def pretrain(
-    images: ImageArray,
-    recipe: Recipe,
-    out: Path,
-    seed: int = 0,
-    device: str = "auto",
-    run_log: RunLog | None = None,
+    images: ImageArray, recipe: Recipe, out: Path, seed: int = 0, device: str = "auto", run_log: RunLog | None = None
 ) -> dict[str, Any]:
     """Train, and write weights.safetensors (query encoder, names as in timm), training_data.yaml (what they have seen)
     and pretrain.json, which is returned.

@@ -134,12 +134,7 @@ def _pack(rows: Rows, collection: ReleaseInputs, folder: Path, records: Path) ->
 
 
 def _pack_unlabelled(
-    collection: ReleaseInputs,
-    labelled: set[str],
-    release: Path,
-    records: Path,
-    tests: Tested,
-    copies: Names[str],
+    collection: ReleaseInputs, labelled: set[str], release: Path, records: Path, tests: Tested, copies: Names[str]
 ) -> tuple[int, Counter[str], Packed]:
     """Write the unlabelled images; returns their number, reason → photos left out for the tests, and their tars."""
     verdicts, settings = collection.verdicts, collection.settings

@@ -104,11 +104,7 @@ def _named(run: Mapping[str, Any]) -> str:
 
 
 def verify(
-    path: Path,
-    streams: Sequence[Path] = (),
-    again: int | None = None,
-    public_value: str = "",
-    elsewhere: bool = False,
+    path: Path, streams: Sequence[Path] = (), again: int | None = None, public_value: str = "", elsewhere: bool = False
 ) -> Verdict:
     """Check members and hashes, compute rows and scores again, and run some again. Modules that the submission names
     or holds are not imported.

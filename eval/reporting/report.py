@@ -76,9 +76,7 @@ def results_of(paths: Sequence[Path], streams: Sequence[Stream] = ()) -> list[di
     return documents
 
 
-def _document(
-    task: tuple[list[Path], row_files.Key, Stream | None, bool, int],
-) -> tuple[set[str], dict[str, Any]]:
+def _document(task: tuple[list[Path], row_files.Key, Stream | None, bool, int]) -> tuple[set[str], dict[str, Any]]:
     """Folders of runs, their key, the stream, whether replicates are few, and bytes of all predictions → the
     learners that have rows, and the document. Without Python's search for cycles, which goes through a million
     rows again and again and finds none."""

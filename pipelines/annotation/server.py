@@ -45,10 +45,7 @@ def answer_store_of(context: Context) -> AnswerStore:
 
 
 def application(
-    context: Context,
-    port: int,
-    host: str = LOOPBACK,
-    say: Callable[[str], object] = str,
+    context: Context, port: int, host: str = LOOPBACK, say: Callable[[str], object] = str
 ) -> tuple[ASGIApp, str]:
     """(app, path to open, which contains a secret).
 

@@ -155,10 +155,7 @@ def release_collection(release: Release) -> Collection:
     database.register("released", table.append_column("row", pa.array(range(len(table)))))
     database.register("names", _names(named))
     source = Source(
-        name=release.name,
-        kind="release",
-        buckets=list(named.values()),
-        picture=_members(release.path / "shards"),
+        name=release.name, kind="release", buckets=list(named.values()), picture=_members(release.path / "shards")
     )
     split = "split_0 AS split" if "split_0" in table.schema.names else "NULL::VARCHAR AS split"
     return Collection(source, database, RELEASE.format(split=split))

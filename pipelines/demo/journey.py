@@ -183,11 +183,7 @@ def configuration(world: World, scale: Scale) -> str:
     values = presets.values("mini")
     values["collection"]["path"] = str(world.metadata.relative_to(world.folder.parent))
     values["filter"] = {"where": without_spike(RESET_DAY, "taken")}
-    values["release"] |= {
-        "name": "photo-world",
-        "notice": NOTICE,
-        "judgement": str(Path("world") / "judgement.md"),
-    }
+    values["release"] |= {"name": "photo-world", "notice": NOTICE, "judgement": str(Path("world") / "judgement.md")}
     values["validation"]["image_base_url"] = f"http://127.0.0.1:{world.port}/images"
     values["retrieve"] |= {"per_class": scale.asked, "depth": 6 * scale.asked}
     features = {"name": FEATURES, "model": "test_resnet", "weights": OF_2004}

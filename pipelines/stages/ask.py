@@ -137,13 +137,7 @@ def batch_of(
     shown = sorted({*(item["id"] for item in items), *gold})
     images = FetchedImages.open(inputs["fetch"], inputs["bucket"] / "members.parquet", shown)
     facts = write_batch(
-        [(id_, *images.plain(id_)) for id_ in shown],
-        concepts,
-        out,
-        config.seed,
-        config.validation,
-        gold,
-        after=after,
+        [(id_, *images.plain(id_)) for id_ in shown], concepts, out, config.seed, config.validation, gold, after=after
     )
     answers_of(context, inputs["bucket"]).take_batch(facts)
     return facts

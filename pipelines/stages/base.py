@@ -37,11 +37,7 @@ class Counts:
 
     def plain(self) -> dict[str, Any]:
         """As in `done.json`, without the reasons that dropped nothing."""
-        return {
-            "read": self.read,
-            "kept": self.kept,
-            "dropped": {k: v for k, v in sorted(self.dropped.items()) if v},
-        }
+        return {"read": self.read, "kept": self.kept, "dropped": {k: v for k, v in sorted(self.dropped.items()) if v}}
 
 
 def reasons_text(dropped: Mapping[str, int]) -> str:

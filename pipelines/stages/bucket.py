@@ -66,10 +66,7 @@ class Bucket(Stage):
         start = 0
         file = pq.ParquetFile(index)
         schema = file.schema_arrow.append(pa.field("bucket", pa.int32()))
-        with (
-            writing(out / "members.parquet") as sink,
-            pq.ParquetWriter(sink, schema, compression="zstd") as writer,
-        ):
+        with writing(out / "members.parquet") as sink, pq.ParquetWriter(sink, schema, compression="zstd") as writer:
             for group in range(file.num_row_groups):  # one row group is in memory at a time
                 rows = good(file.read_row_group(group))
                 part = slice(start, start + len(rows))

@@ -43,11 +43,7 @@ LOOPBACK = "127.0.0.1"
 
 
 def guarded(
-    app: ASGIApp,
-    port: int,
-    command: str,
-    styles: tuple[str, ...] = (),
-    host: str = LOOPBACK,
+    app: ASGIApp, port: int, command: str, styles: tuple[str, ...] = (), host: str = LOOPBACK
 ) -> tuple[ASGIApp, str]:
     """(app, path to open): all paths of `app` behind a new secret, which is the first part of the path.
 

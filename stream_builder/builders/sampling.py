@@ -49,10 +49,7 @@ class Composition:
     def loading(self) -> dict[str, Any]:
         """For loaders: augmentations of training images, and whether images are normalised."""
         paper = self.augment == "paper" or (self.augment == "auto" and self.fidelity == "clean")
-        return {
-            "augment": ["flip", "crop", "rotate"] if paper else [],
-            "normalise": self.fidelity == "clean",
-        }
+        return {"augment": ["flip", "crop", "rotate"] if paper else [], "normalise": self.fidelity == "clean"}
 
 
 def class_shares(

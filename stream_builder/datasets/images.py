@@ -101,10 +101,7 @@ def open_release(path: Path, options: Options) -> Dataset:
     y = release.table["label"].to_numpy().astype(np.int64)
     train, test = (np.flatnonzero(np.array(split) == name) for name in ("train", "test"))
     return Dataset(
-        release.name,
-        Samples(x.select(train), y[train], train),
-        Samples(x.select(test), y[test], test),
-        release.classes,
+        release.name, Samples(x.select(train), y[train], train), Samples(x.select(test), y[test], test), release.classes
     )
 
 

@@ -1,8 +1,7 @@
 """Pickles from outside, read without running code: numbers, texts, lists, dictionaries, NumPy arrays, torch tensors.
 
 A pickle names the functions that rebuild its objects. Here a name stands for one of the few functions below, which
-make arrays with checked sizes; any other name is refused before anything is called. Tensors are read by torch, weights
-only, and become arrays.
+make arrays with checked sizes; any other name is refused before anything is called. Tensors become arrays.
 """
 
 import io
@@ -10,7 +9,11 @@ import math
 import pickle
 import pickletools
 import re
+import struct
+import zipfile
+import zlib
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,10 +21,14 @@ import numpy as np
 import numpy.typing as npt
 
 from driftline.curate.core.errors import BadInput, MissingFile, reason
-from driftline.curate.foreign.arrays import check_weights
 from driftline.curate.foreign.limits import RATIO, UNPACKED
 
 Array = npt.NDArray[Any]
+STORAGES = {"Float": "<f4", "Double": "<f8", "Half": "<f2", "Long": "<i8", "Int": "<i4", "Byte": "u1", "Bool": "?"}
+BARE = re.escape("".join(op.code for op in pickletools.opcodes if op.arg is None and op.code != ".").encode("latin1"))
+TEXTS = b"|".join(re.escape(bytes([n])) + b"\0\0\0" + b"." * n for n in range(100))
+SMALL = rb"(?s)(?:[%b]|[qhK\x80].|M..|r..[\0-\x07]\0|c[^\n]*\n[^\n]*\n|X(?:%b))*+\." % (BARE, TEXTS)
+"""a pickle of tensors as torch writes it, with places in the memo below half a million"""
 EXPECTED = "Expected numbers, texts, lists, dictionaries, arrays and tensors only."
 
 
@@ -41,16 +48,19 @@ class _Array(np.ndarray[Any, Any]):
 
 
 def _tensor(storage: Any, offset: int, size: Any, stride: Any, *_: Any) -> Array:
-    """A view of a storage, which is (N,). Raises ValueError if it would leave it."""
-    if not isinstance(storage, np.ndarray) or len(size) != len(stride) or min((offset, *size, *stride), default=0) < 0:
+    """A view of a storage, which is (N,). Raises ValueError if it would leave it.
+
+    A pickle may set the state of an array again, which frees its bytes: a storage is itself a view, never an _Array.
+    """
+    if type(storage) is not np.ndarray or len(size) != len(stride) or min((offset, *size, *stride), default=0) < 0:
         raise ValueError("a tensor without its numbers")
     if math.prod(size) == 0:
         return np.zeros(size, storage.dtype)
     last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
-    if max(last + 1, math.prod(size)) > len(storage):  # more than it: parts of it several times
-        raise ValueError(f"a tensor that needs {max(last + 1, math.prod(size)):,} numbers of {len(storage):,}")
+    if last >= len(storage):
+        raise ValueError(f"a tensor that needs {last + 1:,} numbers of {len(storage):,}")
     steps = [step * storage.itemsize for step in stride]
-    return np.lib.stride_tricks.as_strided(storage[offset:], tuple(size), steps, writeable=False)
+    return np.ndarray(size, storage.dtype, storage, offset * storage.itemsize, steps)
 
 
 def _storage(data: bytes) -> Array:
@@ -58,7 +68,7 @@ def _storage(data: bytes) -> Array:
     import torch
 
     storage = _loaded(io.BytesIO(data))
-    return torch.tensor([], dtype=storage.dtype).set_(storage).numpy()
+    return torch.tensor([], dtype=storage.dtype).set_(storage).numpy()[:]
 
 
 def _dictionary(*values: Any) -> dict[Any, Any]:
@@ -68,9 +78,9 @@ def _dictionary(*values: Any) -> dict[Any, Any]:
 KNOWN: dict[tuple[str, str], Any] = {
     ("numpy.multiarray", "_reconstruct"): lambda *_: _Array((0,), "b"),
     ("numpy.multiarray", "scalar"): lambda kind, data: np.frombuffer(data, kind)[0].item(),
-    ("numpy.numeric", "_frombuffer"): lambda data, kind, shape, order: np.frombuffer(data, kind).reshape(
-        shape, order=order
-    ),
+    ("numpy.numeric", "_frombuffer"): lambda data, kind, shape, order: np.frombuffer(
+        memoryview(data).tobytes(), kind
+    ).reshape(shape, order=order),
     ("numpy", "ndarray"): "ndarray",
     ("numpy", "dtype"): np.dtype,
     ("_codecs", "encode"): lambda text, _=None: text.encode("latin1"),
@@ -80,6 +90,7 @@ KNOWN: dict[tuple[str, str], Any] = {
     ("builtins", "dict"): "dict",
     ("torch._utils", "_rebuild_tensor_v2"): _tensor,
     ("torch.storage", "_load_from_bytes"): _storage,
+    **{("torch", f"{name}Storage"): kind for name, kind in STORAGES.items()},
 }
 
 
@@ -101,10 +112,9 @@ def read_pickle(path: Path) -> Any:
 def read_tensors(path: Path, way_out: str = "") -> Any:
     """The content of a file of `torch.save`, with arrays instead of tensors. Raises MissingFile, BadInput.
 
-    CLEAR's 33,000 single tensors take torch 4 s, once for each import.
+    torch reads its format before 1.6; for CLEAR's 33,000 tensors in zip files it needs three times as long as this.
     """
-    check_weights(path)
-    return _read(path, lambda: _as_array(_loaded(path)), way_out)
+    return _read(path, lambda: _from_zip(path) if zipfile.is_zipfile(path) else _as_array(_loaded(path)), way_out)
 
 
 def _read(path: Path, content: Callable[[], Any], way_out: str = "") -> Any:
@@ -125,6 +135,32 @@ def _unpickled(path: Path) -> Any:
     with path.open("rb") as file:
         _check_memo(file)
         return _Reader(file).load()
+
+
+def _from_zip(path: Path) -> Any:
+    """Tensors as views of the file's bytes, in which torch stores each member as it is."""
+    data = np.memmap(path, mode="r").data
+    with zipfile.ZipFile(path) as archive:
+        members = {info.filename.partition("/")[2]: info for info in archive.infolist()}
+
+    @cache
+    def stored(name: str, kind: str) -> Array:
+        info = members[name]
+        start = info.header_offset + 30  # the lengths of name and extra field are the last of these
+        start += sum(struct.unpack_from("<HH", data, start - 4))
+        content = data[start : start + info.file_size]
+        if zlib.crc32(content) != info.CRC:
+            raise ValueError(f"{name} is compressed or damaged")
+        return np.frombuffer(content, kind)[:]
+
+    if "byteorder" in members and stored("byteorder", "u1").tobytes() != b"little":
+        raise ValueError("big-endian numbers")
+    file = io.BytesIO(stored("data.pkl", "u1").tobytes())
+    if not re.fullmatch(SMALL, file.getbuffer()):
+        _check_memo(file)
+    reader = _Reader(file)
+    reader.persistent_load = lambda pid: stored(f"data/{pid[2]}", pid[1])  # type: ignore[method-assign]
+    return reader.load()
 
 
 def _check_memo(file: IO[bytes]) -> None:

@@ -28,15 +28,7 @@ SYNONYMS = {
     "hills": ["hills", "landscape", "green hills"],
     "trees": ["trees", "forest"],
 }
-TEMPLATES = [
-    "a photo of {}",
-    "{}",
-    "a picture of {}",
-    "my {}",
-    "this is {}",
-    "photo: {}",
-    "a small photo of {}",
-]
+TEMPLATES = ["a photo of {}", "{}", "a picture of {}", "my {}", "this is {}", "photo: {}", "a small photo of {}"]
 
 
 def caption(things: list[str], age: float, rng: np.random.Generator) -> str:

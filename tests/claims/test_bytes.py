@@ -17,7 +17,7 @@ import pytest
 from PIL import Image, ImageOps
 from support.clear_layouts import PROVENANCE
 from support.helpers import photo_config, saved
-from support.living import context
+from support.living import context, labels_of, reply
 from support.stand_ins import StandIn, serve
 
 from driftline.curate.core.atomic_io import read_json, sha256_bytes, write_json, write_text
@@ -45,10 +45,9 @@ from driftline.curate.validation.answers.verdicts import rule_text, verdict
 from driftline.curate.validation.settings import ValidationSettings
 from driftline.eval.reporting.overview import compared
 from driftline.eval.timeline import shared
-from driftline.pipelines.annotation.batches import open_batch
 from driftline.pipelines.demo.draw import photo
 from driftline.pipelines.run.runner import run
-from driftline.pipelines.stages.base import Context, parts_of
+from driftline.pipelines.stages.base import parts_of
 from driftline.pipelines.stages.state import folder_of
 from driftline.stream_builder.builders.release import from_release
 
@@ -308,20 +307,6 @@ def facts_of(release: Release | None = None, **changed: Any) -> dict[str, Any]:
     return {**plain, **changed}
 
 
-def answer(context: Context, workers: tuple[str, ...], only: int | None = None) -> None:
-    """People answer the open batch, rightly; the last one only the first `only` images."""
-    batch = open_batch(context)
-    table = pq.read_table(parts_of(folder_of(context.root, "filter")), columns=["id", "label"])
-    truth = {row["id"]: row["label"] for row in table.to_pylist()}
-    buffer = io.StringIO(newline="")
-    writer = csv.writer(buffer)
-    writer.writerow(("Input.batch", "Input.item", "WorkerId", "Answer.labels", "Answer.sensitive"))
-    for i, (item, id_) in enumerate(batch.facts["items"].items()):
-        for worker in workers if only is None or i < only else workers[:-1]:
-            writer.writerow((batch.facts["batch"], item, worker, truth[id_], "no"))
-    write_text(context.root / "answers" / f"people-{batch.number}.csv", buffer.getvalue())
-
-
 class TestLabels:
     """Card and Croissant say the rule that ran and the answers that were given; nothing where nobody was asked."""
 
@@ -340,7 +325,7 @@ class TestLabels:
         sets = ("validation.method=crowd", "validation.workers=2", f"validation.aggregate={aggregate}")
         here = context(folder, *SETS, *sets)
         run(here)
-        answer(here, ("ann", "bob", "eve"), only=9)
+        reply(here, labels_of(folder), ("ann", "bob", "eve"), only=9)
         other = publish(folder, *sets)
         answers = pq.read_table(folder_of(folder, "tally") / "answers.parquet")
         of_each = Counter(answers["id"].to_pylist())

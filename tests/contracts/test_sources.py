@@ -1,6 +1,5 @@
 """Every metadata source: the same columns, in order, restartable, clear about empty and missing input."""
 
-import io
 import json
 import zipfile
 from collections.abc import Iterator
@@ -10,25 +9,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
 from support.flickr_server import FlickrServer, photo
-from support.helpers import yfcc_line
+from support.helpers import teal, yfcc_line
 
 from driftline.curate.core.errors import BadInput, MissingFile
 from driftline.curate.metadata.columns import ID
 from driftline.curate.metadata.schema import SOURCE
 from driftline.curate.sources import SOURCES
 from driftline.curate.sources.base import FileSource, Source, Workplace
-
-
-def photo_bytes(date: str | None = "2012:05:01 10:00:00") -> bytes:
-    image = Image.new("RGB", (16, 12), "teal")
-    exif = Image.Exif()
-    if date:
-        exif.get_ifd(0x8769)[0x9003] = date
-    buffer = io.BytesIO()
-    image.save(buffer, "JPEG", exif=exif)
-    return buffer.getvalue()
 
 
 def yfcc(folder: Path, n: int) -> dict[str, Any]:
@@ -39,7 +27,7 @@ def yfcc(folder: Path, n: int) -> dict[str, Any]:
 def folder(folder: Path, n: int) -> dict[str, Any]:
     (folder / "photos").mkdir()
     for i in range(n):
-        (folder / "photos" / f"{i:03d}.jpg").write_bytes(photo_bytes())
+        (folder / "photos" / f"{i:03d}.jpg").write_bytes(teal("2012:05:01 10:00:00"))
     return {"path": folder / "photos"}
 
 
@@ -57,7 +45,8 @@ def parquet(folder: Path, n: int) -> dict[str, Any]:
 
 
 def huggingface(folder: Path, n: int) -> dict[str, Any]:
-    rows = [{"image": {"bytes": photo_bytes(), "path": None}, "year": str(1990 + i), "kind": i % 2} for i in range(n)]
+    data = teal("2012:05:01 10:00:00")
+    rows = [{"image": {"bytes": data, "path": None}, "year": str(1990 + i), "kind": i % 2} for i in range(n)]
     shape = pa.schema(
         [
             ("image", pa.struct([("bytes", pa.binary()), ("path", pa.string())])),

@@ -42,13 +42,6 @@ def load_index(folder: Path) -> pa.Table:
     return pq.read_table(folder / "index.parquet")
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[FaultServer]:
-    one = FaultServer()
-    yield one
-    one.close()
-
-
 def part(folder: Path, urls: list[str | None], paths: list[str | None] | None = None) -> list[Path]:
     """One part of a table with these addresses."""
     n = len(urls)

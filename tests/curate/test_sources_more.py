@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 from pydantic import ValidationError
-from support.helpers import saved
+from support.helpers import saved, teal
 from support.serving import serving
 
 from driftline.curate.core.run_log import RunLog
@@ -25,12 +25,8 @@ from driftline.curate.sources.table import HuggingFace, Parquet
 
 
 def jpeg(path: Path, date: str | None = None) -> Path:
-    image = Image.new("RGB", (16, 12), "teal")
-    exif = Image.Exif()
-    if date:
-        exif.get_ifd(0x8769)[0x9003] = date
     path.parent.mkdir(parents=True, exist_ok=True)
-    image.save(path, "JPEG", exif=exif)
+    path.write_bytes(teal(date))
     return path
 
 

@@ -3,7 +3,7 @@
 import io
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from PIL import Image
 from support.console import answer
 from support.helpers import correlated, drifting, spaced
-from support.pages import chromium_browser
 
 from driftline.curate.core.errors import BadConfig
 from driftline.eval.plotting.cells import BINS, OF_BUCKETS, Strip, cells, strips, timeline
@@ -49,12 +48,6 @@ CHARTS = {
         {"a": Strip([0.1, 0.4], 0.3, 0.2, 0.5), "b": Strip([], 0.2, np.nan, np.nan)}, "points", {"0": 0.0}
     ),
 }
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium_browser() as opened:
-        yield opened
 
 
 def page_of(folder: Path, *charts: Figure) -> str:

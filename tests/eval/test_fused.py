@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.helpers import blobs
 
 from driftline.curate.core.errors import BadConfig, Diverged
 from driftline.curate.core.seeding import rng_for
@@ -21,13 +22,6 @@ needs_kernel = pytest.mark.skipif(  # with a compiler, a kernel that was not bui
     not fused.fits([torch.zeros(1, 32)], False) and shutil.which("cc") is None,
     reason="no C compiler: the package does without",
 )
-
-
-def data(n: int, width: int, classes: int, seed: int) -> tuple[Floats, Labels]:
-    rng = rng_for(seed, "fused")
-    y = rng.integers(classes, size=n)
-    x = rng.normal(size=(classes, width))[y] + 0.7 * rng.normal(size=(n, width))
-    return (x / np.sqrt(width)).astype(np.float32), y.astype(np.int64)
 
 
 def both(
@@ -77,8 +71,8 @@ needs_bfloat16 = pytest.mark.skipif(not HALVES, reason="no bfloat16 products on 
     st.sampled_from([0, 0.01]),
 )
 def test_every_kind_of_registers_equals_torch(kind, n, width, classes, batch, replays, decay):
-    x, y = data(n, width, classes, n)
-    memory = data(n // 2 + 1, width, classes, n + 1) if replays else None
+    x, y = blobs(n, width, classes, n)
+    memory = blobs(n // 2 + 1, width, classes, n + 1) if replays else None
     s = LinearSettings(lr=0.1, batch=batch, epochs=8, decay_after=4, weight_decay=decay)  # 8: widths of any number
     ours, twin = both(x, y, s, classes, memory, kind=kind)
     for a, b in zip([*ours.params, *ours.velocity], [*twin.params, *twin.velocity], strict=True):
@@ -99,7 +93,7 @@ def shapes(count: int) -> Iterator[tuple[int, int, int]]:
 def test_it_equals_torch_on_shapes_of_any_size(kind, shape, monkeypatch):
     width, classes, batch = shape
     monkeypatch.setattr(fused, "suits", lambda *given: True)  # also where it is slower
-    x, y = data(batch, width, classes, 0)
+    x, y = blobs(batch, width, classes, 0)
     head, (inputs, labels) = Head.new(classes, width, rng_for(0)), map(torch.from_numpy, (x, y))
     gradients = []
     for kernel in (kind, "off"):
@@ -133,7 +127,7 @@ def test_torch_trains_without_a_library(which: str, tmp_path: Path, monkeypatch:
     try:
         assert fused.kind() == "torch"
         assert not fused.has_half()
-        x, y = data(50, 32, 11, 0)
+        x, y = blobs(50, 32, 11, 0)
         ours, twin = both(x, y, LinearSettings(epochs=2), 11)
         assert torch.equal(ours.params[0], twin.params[0])
         monkeypatch.setenv(fused.VARIABLE, "avx1024")
@@ -164,7 +158,7 @@ def test_narrow_layers_train_in_the_kernel_in_batches_of_any_size(monkeypatch: p
     steps = []
     monkeypatch.setattr(fused, "train", lambda *arrays, decay: steps.extend(arrays[4]) or len(steps))
     monkeypatch.delenv(fused.VARIABLE, raising=False)
-    x, y = data(2000, 16, 5, 0)
+    x, y = blobs(2000, 16, 5, 0)
     fit(Head.new(5, 16, rng_for(0)), x, y, LinearSettings(batch=1000, epochs=8), rng_for(1))
     assert len(steps) == 16
 
@@ -175,7 +169,7 @@ def test_narrow_layers_train_in_the_kernel_in_batches_of_any_size(monkeypatch: p
 @given(st.integers(1, 90), st.integers(1, 140), st.integers(2, 70), st.integers(0, 9))
 def test_a_gradient_in_bfloat16_is_that_of_rounded_numbers(kind, n, width, classes, seed):
     """The twin adds in float64 what is rounded where the kernel rounds: inputs, weights, slopes of scores."""
-    x, y = (torch.from_numpy(each) for each in data(n, width, classes, seed))
+    x, y = (torch.from_numpy(each) for each in blobs(n, width, classes, seed))
     generator = torch.Generator().manual_seed(seed)
     params = [torch.randn(classes, width, generator=generator), torch.randn(classes, generator=generator)]
     with pytest.MonkeyPatch.context() as patch:
@@ -192,7 +186,7 @@ def test_a_gradient_in_bfloat16_is_that_of_rounded_numbers(kind, n, width, class
 @needs_bfloat16
 @pytest.mark.parametrize("kind", HALVES)
 def test_in_bfloat16_it_is_nearer_to_float32_than_torch_is(kind: str) -> None:
-    x, y = data(700, 256, 20, 3)
+    x, y = blobs(700, 256, 20, 3)
     s = LinearSettings(epochs=10, decay_after=6)
     exact = both(x, y, s, 20)[1]
     ours, twin = both(x, y, s, 20, half=True, kind=kind)
@@ -205,7 +199,7 @@ def test_in_bfloat16_it_is_nearer_to_float32_than_torch_is(kind: str) -> None:
 @needs_bfloat16
 @pytest.mark.parametrize("kind", HALVES)
 def test_in_bfloat16_the_same_training_gives_the_same_bytes(kind: str) -> None:
-    x, y = data(300, 96, 20, 4)
+    x, y = blobs(300, 96, 20, 4)
     one, again = (both(x, y, LinearSettings(epochs=3), 20, half=True, kind=kind)[0] for _ in range(2))
     assert one.params[0].numpy().tobytes() == again.params[0].numpy().tobytes()
 
@@ -219,7 +213,7 @@ def test_without_its_products_bfloat16_is_left_to_torch(monkeypatch: pytest.Monk
 
 @needs_kernel
 def test_divergence_is_named_as_in_torch() -> None:
-    x, y = data(64, 32, 3, 0)
+    x, y = blobs(64, 32, 3, 0)
     x[5, 7] = np.inf
     with pytest.raises(Diverged, match="not finite"):
         fit(Head.new(3, 32, rng_for(0)), x, y, LinearSettings(epochs=2), rng_for(1))
@@ -227,7 +221,7 @@ def test_divergence_is_named_as_in_torch() -> None:
 
 @needs_kernel
 def test_read_only_features_stay_as_they_are() -> None:
-    x, y = data(64, 32, 3, 0)
+    x, y = blobs(64, 32, 3, 0)
     before = x.copy()
     x.flags.writeable = False
     fit(Head.new(3, 32, rng_for(0)), x, y, LinearSettings(epochs=2), rng_for(1))

@@ -8,20 +8,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.helpers import drifting
+from support.helpers import blobs, drifting
 
 from driftline.curate.core.errors import Diverged
 from driftline.curate.core.seeding import rng_for
 from driftline.eval.engine.linear import Head, LinearSettings, fit, net_scores
 from driftline.eval.learner import Task
 from driftline.eval.settings import spec_of
-
-
-def data(n: int, width: int, classes: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    y = rng.integers(classes, size=n)
-    x = rng.normal(size=(classes, width))[y] + 0.7 * rng.normal(size=(n, width))
-    return (x / np.sqrt(width)).astype(np.float32), y.astype(np.int64)
 
 
 def slow_twin(head: Head, x: np.ndarray, y: np.ndarray, s: LinearSettings, rng: np.random.Generator) -> torch.nn.Linear:
@@ -56,7 +49,7 @@ def slow_twin(head: Head, x: np.ndarray, y: np.ndarray, s: LinearSettings, rng: 
     st.sampled_from(["sgd", "adamw"]),
 )  # fmt: skip
 def test_equals_the_loop_a_user_would_write(n, width, classes, batch, decay, optimiser):
-    x, y = data(n, width, classes, n)
+    x, y = blobs(n, width, classes, n)
     head = Head.new(classes, width, rng_for(0))
     s = LinearSettings(lr=0.1, batch=batch, epochs=4, decay_after=2, weight_decay=decay, optimiser=optimiser)
     twin = slow_twin(head, x, y, s, rng_for(1))
@@ -69,7 +62,7 @@ def test_equals_the_loop_a_user_would_write(n, width, classes, batch, decay, opt
 def test_converged_head_equals_scikit_learn() -> None:
     from sklearn.linear_model import LogisticRegression
 
-    x, y = data(300, 6, 3, 5)
+    x, y = blobs(300, 6, 3, 5)
     decay = 0.01
     head = Head.new(3, 6, rng_for(0))
     fit(head, x, y, LinearSettings(lr=1.0, batch=300, epochs=3000, decay_after=3000, weight_decay=decay), rng_for(0))
@@ -81,7 +74,7 @@ def test_converged_head_equals_scikit_learn() -> None:
 
 
 def test_replay_fills_half_of_every_batch_and_uses_all_of_the_memory() -> None:
-    x, y = data(64, 4, 2, 0)
+    x, y = blobs(64, 4, 2, 0)
     head = Head.new(2, 4, rng_for(0))
     elsewhere = np.full((64, 4), 50, np.float32)
     fit(head, x, y, LinearSettings(lr=0.01, batch=16, epochs=1), rng_for(0), (elsewhere, np.ones(64, np.int64)))
@@ -89,7 +82,7 @@ def test_replay_fills_half_of_every_batch_and_uses_all_of_the_memory() -> None:
 
 
 def test_numbers_that_are_not_finite_stop_the_run_by_name() -> None:
-    x, y = data(30, 4, 2, 0)
+    x, y = blobs(30, 4, 2, 0)
     with pytest.raises(Diverged, match="Lower lr"):
         fit(Head.new(2, 4, rng_for(0)), x * 1e20, y, LinearSettings(lr=1e20, epochs=3), rng_for(0))
 

@@ -5,7 +5,6 @@ import json
 import os
 import pickle
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import product
@@ -16,7 +15,7 @@ import numpy as np
 import pytest
 from support.console import answer, driftline
 from support.helpers import drifting, grouped, spaced
-from support.pages import chromium_browser, open_report
+from support.pages import open_report
 
 from driftline.curate.core.executor import Executor
 from driftline.eval import predictions, rows
@@ -137,12 +136,6 @@ def test_streams_of_one_name_are_kept_apart(tmp_path: Path) -> None:
 def test_hostile_names_stay_in_the_folder() -> None:
     assert "/" not in slug("stream", "../../etc/passwd")
     assert slug("stream", "a/b") != slug("stream", "a.b")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium_browser() as opened:
-        yield opened
 
 
 OF_COLOURS = {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}

@@ -457,6 +457,7 @@ def weights(folder: Path) -> None:
     state = torch.nn.Linear(3, 2).state_dict()
     save_file(state, folder / "w.safetensors")
     torch.save({"state_dict": state}, folder / "w.pt")
+    torch.save(dict(state), folder / "f.pt")
 
 
 @reader(weights)
@@ -464,7 +465,9 @@ def checkpoints(folder: Path) -> None:
     import torch
 
     from driftline.curate.encoders.backbone import load_checkpoint
+    from driftline.stream_builder.importers.pickles import read_tensors
 
+    read_tensors(folder / "f.pt")
     for name in ("w.safetensors", "w.pt"):
         load_checkpoint(torch.nn.Linear(3, 2), folder / name)
 

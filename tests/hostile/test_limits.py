@@ -282,6 +282,55 @@ class TestPickles:
         data = b"\x80\x02]r" + (400_000_000).to_bytes(4, "little") + b"."
         self.refused(tmp_path / "a.pkl", data, "object 400,000,000 of at most 2")
 
+    def test_files_of_torch_and_what_is_wrong_with_them(self, tmp_path: Path) -> None:
+        import torch
+
+        path, x = tmp_path / "a.pt", torch.arange(24.0).reshape(4, 6)
+        content = {"a": x[1:, ::2], "b" * 200: x.t().double(), 3: x[:0], "c": x[:, :1].expand(4, 9), "d": [x[2, 1] > 7]}
+        torch.save(content, path)
+        read, data = read_tensors(path), bytearray(path.read_bytes())
+        assert list(read) == list(content)
+        assert all(np.array_equal(np.asarray(read[key]), np.asarray(content[key])) for key in content)
+        with zipfile.ZipFile(path) as file:
+            members = {info.filename: file.read(info) for info in file.infolist()}
+        for name, other, kind, match in (
+            ("a/data.pkl", b"\x80\2]r\0\x84\xd7\x17.", zipfile.ZIP_STORED, "object 400,000,000 of at most 2"),
+            ("a/byteorder", b"big", zipfile.ZIP_STORED, "big-endian numbers"),
+            ("a/version", b"3", zipfile.ZIP_DEFLATED, "byteorder is compressed or damaged"),
+        ):
+            with zipfile.ZipFile(path, "w", kind) as file:
+                for member, value in (members | {name: other}).items():
+                    file.writestr(member, value)
+            with pytest.raises(BadInput, match=match):
+                read_tensors(path)
+        data[data.index(x.numpy().tobytes())] ^= 1
+        path.write_bytes(data)
+        with pytest.raises(BadInput, match="data/0 is compressed or damaged"):
+            read_tensors(path)
+
+    @pytest.mark.parametrize("storage", ["array", "buffer", "stored"])
+    def test_bytes_of_a_view_that_a_pickle_frees(self, tmp_path: Path, storage: str) -> None:
+        kind, n = b"cnumpy\ndtype\n(X\2\0\0\0u1tR", 1 << 16
+        size, text = b"J" + n.to_bytes(4, "little"), b"B" + n.to_bytes(4, "little") + b"A" * n
+        state = b"(K\1(%bt%b\x89%btb"
+        array = b"cnumpy.multiarray\n_reconstruct\n(cnumpy\nndarray\nK\0tR" + state % (size, kind, text) + b"q\1"
+        view = b"ctorch._utils\n_rebuild_tensor_v2\n(h\1K\0(%bt(K\1t\x89NtR" % size
+        if storage == "buffer":
+            view = b"cnumpy.numeric\n_frombuffer\n(h\1%b(%btX\1\0\0\0CtR" % (kind, size)
+        if storage == "stored":
+            array = b"(Nctorch\nByteStorage\nX\1\0\0\0" + b"0NNtQq\1"
+        with zipfile.ZipFile(tmp_path / "a.pt", "w") as file:
+            again = b"h\1" + state % (b"K\1", kind, b"B\1\0\0\0B")
+            file.writestr("a/data.pkl", b"\x80\3](" + array + view + again + b"e.")
+            file.writestr("a/data/0", b"A" * n)
+        if storage == "array":
+            with pytest.raises(BadInput, match="a tensor without its numbers"):
+                read_tensors(tmp_path / "a.pt")
+            return
+        value = read_tensors(tmp_path / "a.pt")[-2]
+        _ = [np.full(n, 90, np.uint8) for _ in range(50)]  # takes memory that is free
+        assert set(value.tolist()) == {ord("A")}
+
     def test_a_tensor_of_one_number_that_claims_many(self, tmp_path: Path) -> None:
         import torch
 

@@ -10,7 +10,7 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -36,13 +36,6 @@ fetch: {{{{shard_size: {SHARD}, retries: 1, backoff: 0, timeout: 60, deadline: 1
 embed: {{{{model: driftline-photo-world}}}}
 retrieve: {{{{concepts: [{{{{name: a, prompts: [a]}}}}]}}}}
 """
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[FaultServer]:
-    one = FaultServer()
-    yield one
-    one.close()
 
 
 @pytest.fixture(scope="module")

@@ -123,8 +123,7 @@ class TestFrozen:
         ids = pa.array([str(i) for i in rng.permutation(60)])
         settings = BucketSettings.model_validate({"kind": kind, "count": 7, "grow": grow_rule})
         number, buckets = assign(times, ids, settings)
-        until = pa.nulls(len(ids), pa.int64())
-        members = pa.table({"id": ids, "uploaded": times, "until": until, "bucket": number})
+        members = pa.table({"id": ids, "uploaded": times, "until": pa.nulls(len(ids), pa.int64()), "bucket": number})
         frozen = json.loads(json.dumps(freeze([b.plain() for b in buckets], members, settings)))
         later = np.array([times.max() + 1 + i * 40_000_000 for i in range(3)], np.int64)
         again, opened_ = assign_frozen(
@@ -140,8 +139,7 @@ class TestFrozen:
         settings = BucketSettings(count=2)
         times, ids = np.arange(10, 20, dtype=np.int64), pa.array([str(i) for i in range(10)])
         number, buckets = assign(times, ids, settings)
-        until = pa.nulls(len(ids), pa.int64())
-        members = pa.table({"id": ids, "uploaded": times, "until": until, "bucket": number})
+        members = pa.table({"id": ids, "uploaded": times, "until": pa.nulls(len(ids), pa.int64()), "bucket": number})
         frozen = freeze([b.plain() for b in buckets], members, settings)
         again, _ = assign_frozen(np.array([3, 12], np.int64), pa.array(["a", "b"]), frozen, settings)
         assert again.tolist() == [-1, 0]

@@ -1,7 +1,5 @@
 """What a release holds: rounds until it is full, what is kept beside it, what was taken back, and what changed."""
 
-import csv
-import io
 import json
 import os
 import shutil
@@ -14,6 +12,7 @@ import pytest
 from PIL import Image
 from support.helpers import photo_config
 from support.living import context as context_of
+from support.living import labels_of, reply
 
 import driftline as dl
 from driftline.curate.core.atomic_io import read_json, write_text
@@ -27,7 +26,6 @@ from driftline.curate.release import Release
 from driftline.pipelines.annotation.batches import open_batch
 from driftline.pipelines.demo.draw import photo
 from driftline.pipelines.run.runner import run, status
-from driftline.pipelines.stages.base import Context, parts_of
 from driftline.pipelines.stages.state import folder_of
 
 CONFIG = photo_config("  per_class: 3\n  overlap: allow", short="reopen")
@@ -56,25 +54,6 @@ def folder(photos: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(photos, tmp_path / "run"))
 
 
-def ids_of(folder: Path, name: str = "") -> dict[str, str]:
-    """id → known label."""
-    table = pq.read_table(parts_of(folder_of(folder, "filter")))
-    return dict(zip(table["id"].to_pylist(), table["label"].to_pylist(), strict=True))
-
-
-def answer(context: Context, truth: dict[str, str]) -> None:
-    """Two people answer the open batch, alike."""
-    batch = open_batch(context)
-    buffer = io.StringIO(newline="")
-    writer = csv.writer(buffer)
-    writer.writerow(("Input.batch", "Input.item", "WorkerId", "Answer.labels", "Answer.sensitive"))
-    for item, id_ in batch.facts["items"].items():
-        said = truth[id_] if truth[id_] in ("car", "bus") else "none"
-        for worker in ("ann", "bob"):
-            writer.writerow((batch.facts["batch"], item, worker, said, "no"))
-    write_text(context.root / "answers" / f"people-{batch.number}.csv", buffer.getvalue())
-
-
 CROWD = ("validation.method=crowd", "validation.workers=2")
 
 
@@ -94,7 +73,7 @@ class TestRounds:
 
     def test_people_are_asked_in_further_batches_each_waiting_for_its_answers(self, folder: Path) -> None:
         context = context_of(folder, *CROWD)
-        truth = ids_of(folder)
+        truth = labels_of(folder)
         rounds = []
         for _ in range(6):
             states = {e["stage"]: e["state"] for e in run(context)}
@@ -102,7 +81,7 @@ class TestRounds:
                 break
             assert states["ask"] == "waiting"
             rounds.append(open_batch(context).number)
-            answer(context, truth)
+            reply(context, truth)
         assert rounds == sorted(set(rounds))
         assert len(rounds) >= 2
         answers = pq.read_table(folder_of(folder, "tally") / "answers.parquet")
@@ -120,9 +99,9 @@ class TestRounds:
                 entries = run(context)
                 if entries[-1]["state"] == "done":
                     break
-                truth |= ids_of(folder)
+                truth |= labels_of(folder)
                 answered |= set(open_batch(context).facts["items"].values())
-                answer(context, truth)
+                reply(context, truth)
             assert entries[-1]["state"] == "done"
             counts = pq.read_table(folder_of(folder, "tally") / "answers.parquet")["id"].to_pylist()
             assert set(counts) == answered, "also where fewer rounds would do"
@@ -133,7 +112,7 @@ class TestRounds:
     def test_no_image_is_asked_twice_and_the_batches_come_out_the_same_again(self, folder, tmp_path):
         context = context_of(folder, *CROWD)
         run(context)
-        answer(context, ids_of(folder))
+        reply(context, labels_of(folder))
         run(context)
         second = open_batch(context)
         assert second.number == 2
@@ -147,7 +126,7 @@ class TestRounds:
     def test_an_unanswered_round_can_be_left_out(self, folder: Path) -> None:
         context = context_of(folder, *CROWD)
         run(context)
-        answer(context, ids_of(folder))
+        reply(context, labels_of(folder))
         run(context)
         run(context_of(folder, *CROWD, "validation.accept_incomplete=true"))
         assert set(pq.read_table(folder_of(folder, "tally") / "asked.parquet")["round"].to_pylist()) == {1}
@@ -156,7 +135,7 @@ class TestRounds:
     def test_answers_of_another_run_are_named_whatever_the_round(self, folder, capsys):
         context = replace(context_of(folder, *CROWD), run_log=RunLog())
         run(context)
-        answer(context, ids_of(folder))
+        reply(context, labels_of(folder))
         write_text(folder / "answers" / "z.csv", "Input.batch,Input.item,Answer.labels\nelse,x,car\n")
         capsys.readouterr()
         run(context)
@@ -166,7 +145,7 @@ class TestRounds:
 
 class TestGold:
     def test_known_answers_are_hidden_in_the_batch_and_judge_the_workers(self, folder: Path) -> None:
-        truth = ids_of(folder)
+        truth = labels_of(folder)
         asked = set(pq.read_table(folder_of(folder, "retrieve") / "candidates.parquet",
                                   filters=[("fate", "=", "kept")])["id"].to_pylist())  # fmt: skip
         extra = sorted(i for i, t in truth.items() if i not in asked and t in ("car", "bus"))[:2]
@@ -177,7 +156,7 @@ class TestGold:
         run(context)
         batch = open_batch(context)
         assert {batch.facts["items"][i] for i in batch.facts["gold"]} == set(extra)
-        answer(context, truth)
+        reply(context, truth)
         run(context)
         told = read_json(folder_of(folder, "tally") / "agreement.json")
         assert [w["gold_right"] for w in told["workers"]] == [1.0, 1.0]
@@ -201,7 +180,7 @@ class TestBeside:
     def test_the_remainder_is_listed_for_pre_training(self, folder: Path) -> None:
         release = published(folder)
         listed = set(pq.read_table(release.path / "unlabelled.parquet")["id"].to_pylist())
-        assert listed == set(mapped(ids_of(folder), released_ids(folder))) - set(release.table["id"].to_pylist())
+        assert listed == set(mapped(labels_of(folder), released_ids(folder))) - set(release.table["id"].to_pylist())
         release.verify()
 
     def test_its_images_may_be_kept_too_stripped_like_the_others(self, folder: Path) -> None:
@@ -221,8 +200,8 @@ class TestBeside:
     def test_nobody_is_trained_on_what_people_called_sensitive(self, folder: Path) -> None:
         context = context_of(folder, *CROWD, "release.short=fewer", "release.per_class=2")
         run(context)
-        truth = ids_of(folder)
-        answer(context, truth)
+        truth = labels_of(folder)
+        reply(context, truth)
         path = folder / "answers" / f"people-{open_batch(context).number}.csv"
         item, id_ = sorted(open_batch(context).facts["items"].items())[0]
         rows = [row.replace(",no", ",yes") if item in row else row for row in path.read_text().splitlines()]

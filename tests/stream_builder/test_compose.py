@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.helpers import numbers
+from support.helpers import dataset, numbers
 
 from driftline.curate.core.errors import BadArray, BadConfig, BadInput, IncompatibleStream, IntegrityError, Shortage
 from driftline.curate.core.seeding import rng_for
@@ -16,18 +16,6 @@ from driftline.stream_builder.datasets import Dataset, Samples, open_dataset
 from driftline.stream_builder.measures.shift_distance import measure
 from driftline.stream_builder.shifts.grammar import PAPER, SIZES, parse, sizes_of
 from driftline.stream_builder.stream import Stream
-
-
-def dataset(per_class: int = 60, classes: int = 4, subs: int = 0) -> Dataset:
-    rng = rng_for(0, "base")
-
-    def samples(n: int) -> Samples:
-        y = np.repeat(np.arange(classes), n).astype(np.int64)
-        x = (rng.integers(0, 120, (len(y), 8, 8, 3)) + 20 * y[:, None, None, None]).astype(np.uint8)
-        sub = None if not subs else (np.arange(len(y)) % subs).astype(np.int64)
-        return Samples(x, y, np.arange(len(y)), sub)
-
-    return Dataset("toy", samples(per_class), samples(per_class), [str(c) for c in range(classes)])
 
 
 def ids(stream: Stream, step: int, split: str) -> set[str]:

@@ -6,27 +6,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from support.helpers import numbers, write_base
+from support.helpers import dataset, numbers, write_base
 
 from driftline.curate.core.errors import BadConfig, BadInput, BadPlugin, MissingFile, Shortage, UnknownName
 from driftline.curate.core.seeding import rng_for
 from driftline.stream_builder.builders.shift_sequence import compose
-from driftline.stream_builder.datasets import Dataset, Samples, open_dataset
+from driftline.stream_builder.datasets import open_dataset
 from driftline.stream_builder.measures.shift_distance import measure, wasserstein2
 from driftline.stream_builder.shifts.base import rotate
 from driftline.stream_builder.shifts.grammar import parse
 from driftline.stream_builder.shifts.paper import ConditionalRotation, Corruption, LabelFlip
-
-
-def dataset(per_class: int = 40, classes: int = 4) -> Dataset:
-    rng = rng_for(0, "base")
-
-    def samples(n: int) -> Samples:
-        y = np.repeat(np.arange(classes), n)
-        x = (rng.integers(0, 120, (len(y), 8, 8, 3)) + 20 * y[:, None, None, None]).astype(np.uint8)
-        return Samples(x, y.astype(np.int64), np.arange(len(y)))
-
-    return Dataset("toy", samples(per_class), samples(per_class), [str(c) for c in range(classes)])
 
 
 @pytest.mark.parametrize("degrees", [30, 60, 90, 120, -30, -60, 45, 210])
@@ -157,9 +146,9 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_a_class_of_another_package_stands_in_braces(plugin: str) -> None:
     fade = f"{{{plugin}:Fade}}"
-    made = compose(dataset(), f"{fade}(0.25),L:{fade}(share=0.25)", [80, 80, 80], 40, 0)
+    made = compose(dataset(40), f"{fade}(0.25),L:{fade}(share=0.25)", [80, 80, 80], 40, 0)
     assert [step.name for step in made.steps] == ["0 source", "1 fade,L", "2 fade"]
-    x = dataset().test.x[numbers(made.steps[2]["test"])]
+    x = dataset(40).test.x[numbers(made.steps[2]["test"])]
     assert (made.steps[2]["test"].x == (x * 0.75**2).astype(np.uint8)).all()
 
 
@@ -173,7 +162,7 @@ def test_what_is_not_a_shift_is_named(plugin: str) -> None:
 
 
 def test_shifts_accumulate_and_are_rendered_once_in_a_fixed_order() -> None:
-    b = dataset()
+    b = dataset(40)
     one = compose(b, "R:R:R", [80, 80, 80, 80], 40, 0)
     x = b.test.x[numbers(one.steps[3]["test"])]
     assert (one.steps[3]["test"].x == np.stack([np.rot90(i) for i in x])).all(), (
@@ -184,7 +173,7 @@ def test_shifts_accumulate_and_are_rendered_once_in_a_fixed_order() -> None:
 
 
 def test_draws_are_balanced_without_repetition_and_do_not_depend_on_the_shifts() -> None:
-    b = dataset()
+    b = dataset(40)
     a, c = compose(b, "C:L", [80, 40, 80], 40, 0), compose(b, "T:R", [80, 40, 80], 40, 0)
     for step_a, step_c in zip(a.steps, c.steps, strict=True):
         for side, split in step_a.splits.items():
@@ -203,9 +192,9 @@ def test_bad_datasets_and_sizes_are_named(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="row 1: an image of mode L. Expected RGB"):
         open_dataset(tmp_path / "grey")
     with pytest.raises(BadConfig, match="2 numbers for 3 steps"):
-        compose(dataset(), "C:L", [10, 10], 10, 0)
+        compose(dataset(40), "C:L", [10, 10], 10, 0)
     with pytest.raises(Shortage, match="Class 0 has 40 images, the step needs 50"):
-        compose(dataset(), "C", [200, 40], 10, 0)
+        compose(dataset(40), "C", [200, 40], 10, 0)
 
 
 class TestMeasure:
@@ -218,7 +207,7 @@ class TestMeasure:
         assert wasserstein2(a, b) == pytest.approx(np.sqrt(best))
 
     def test_a_step_before_the_shift_is_farther_than_one_after_it(self) -> None:
-        found = measure(compose(dataset(), "T(90):C(1)", [80, 80, 80], 40, 0))
+        found = measure(compose(dataset(40), "T(90):C(1)", [80, 80, 80], 40, 0))
         for kind in ("covariate", "conditional"):
             before, after = found[kind]
             assert before > after + 0.05

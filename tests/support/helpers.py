@@ -25,6 +25,7 @@ from driftline.curate.release.selection import all_splits, split_groups
 from driftline.curate.release.settings import ReleaseSettings
 from driftline.pipelines.demo.world import write_album
 from driftline.stream_builder.class_texts import ClassTexts
+from driftline.stream_builder.datasets import Dataset, Samples
 from driftline.stream_builder.stream import Split, Step, Stream
 
 
@@ -116,6 +117,35 @@ def saved(image: Image.Image, kind: str, **how: Any) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, kind, **how)
     return buffer.getvalue()
+
+
+def teal(date: str | None = None) -> bytes:
+    """A small photo, with the moment of its EXIF data if any."""
+    exif = Image.Exif()
+    if date:
+        exif.get_ifd(0x8769)[0x9003] = date
+    return saved(Image.new("RGB", (16, 12), "teal"), "JPEG", exif=exif)
+
+
+def blobs(n: int, width: int, classes: int, seed: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+    """Vectors around the centres of their classes."""
+    rng = rng_for(seed, "blobs")
+    y = rng.integers(classes, size=n)
+    x = rng.normal(size=(classes, width))[y] + 0.7 * rng.normal(size=(n, width))
+    return (x / np.sqrt(width)).astype(np.float32), y.astype(np.int64)
+
+
+def dataset(per_class: int = 60, classes: int = 4, subs: int = 0) -> Dataset:
+    """Images of 8 × 8, training and test alike; subs: subclasses."""
+    rng = rng_for(0, "base")
+
+    def samples(n: int) -> Samples:
+        y = np.repeat(np.arange(classes), n).astype(np.int64)
+        x = (rng.integers(0, 120, (len(y), 8, 8, 3)) + 20 * y[:, None, None, None]).astype(np.uint8)
+        sub = None if not subs else (np.arange(len(y)) % subs).astype(np.int64)
+        return Samples(x, y, np.arange(len(y)), sub)
+
+    return Dataset("toy", samples(per_class), samples(per_class), [str(c) for c in range(classes)])
 
 
 def write_base(folder: Path, mode: str = "RGB") -> None:

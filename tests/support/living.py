@@ -6,11 +6,12 @@ import signal
 import sqlite3
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from support.console import start_python
 
@@ -23,7 +24,8 @@ from driftline.pipelines.annotation.batches import open_batch
 from driftline.pipelines.config.loader import load
 from driftline.pipelines.demo.world import World, build, serve
 from driftline.pipelines.run.runner import run
-from driftline.pipelines.stages.base import Context
+from driftline.pipelines.stages.base import Context, parts_of
+from driftline.pipelines.stages.state import folder_of
 
 CONFIG = """
 collection: {{source: yfcc, path: {path}}}
@@ -124,6 +126,23 @@ def answer(context: Context, town: Town, name: str) -> list[str]:
     ]  # fmt: skip
     write_text(context.root / "answers" / f"{name}.csv", csv_text(header, rows))
     return sorted(batch.facts["items"].values())
+
+
+def labels_of(folder: Path) -> dict[str, str]:
+    """id → known label."""
+    return dict(pq.read_table(parts_of(folder_of(folder, "filter")), columns=["id", "label"]).to_pandas().values)
+
+
+def reply(context: Context, truth: dict[str, str], workers: Sequence[str] = ("ann", "bob"), only: int = 10**9) -> None:
+    """People answer the open batch, alike; the last one only the first `only` images."""
+    batch = open_batch(context)
+    rows = [
+        (batch.facts["batch"], item, worker, truth[id_] if truth[id_] in batch.facts["concepts"] else NONE, "no")
+        for i, (item, id_) in enumerate(batch.facts["items"].items())
+        for worker in (workers if i < only else workers[:-1])
+    ]
+    header = ("Input.batch", "Input.item", "WorkerId", "Answer.labels", "Answer.sensitive")
+    write_text(context.root / "answers" / f"people-{batch.number}.csv", csv_text(header, rows))
 
 
 KILLED = (  # after the work of a stage, before its done mark
