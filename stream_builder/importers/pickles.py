@@ -36,14 +36,28 @@ class _Refused(Exception):
     """A name that may be code."""
 
 
+class _Kind:
+    """The dtype of arrays. NumPy's own believes any state that it is given, and crashes."""
+
+    def __init__(self, name: Any, *_: Any) -> None:
+        self.dtype = np.dtype(str(name))
+        if self.dtype.kind not in "biufcOSU":
+            raise ValueError(f"an array of {name}")
+
+    def __setstate__(self, state: Any) -> None:
+        self.dtype = self.dtype.newbyteorder(state[1])
+
+
 class _Array(np.ndarray[Any, Any]):
     """An array whose content comes later. NumPy does not compare the length of a list of objects."""
 
     def __setstate__(self, state: Any) -> None:
         _, shape, kind, fortran, data = state
-        if kind.hasobject and (kind.char != "O" or not isinstance(data, list) or len(data) != math.prod(shape)):
-            raise ValueError("an array of objects without them")
-        checked: Any = (1, shape, kind, fortran, data)
+        objects = kind.dtype.hasobject
+        size = math.prod(shape) * (1 if objects else kind.dtype.itemsize)
+        if isinstance(data, list) != objects or len(data) != size or min(shape, default=0) < 0:
+            raise ValueError("an array without its numbers or objects")
+        checked: Any = (1, shape, kind.dtype, fortran, data)
         super().__setstate__(checked)
 
 
@@ -77,12 +91,12 @@ def _dictionary(*values: Any) -> dict[Any, Any]:
 
 KNOWN: dict[tuple[str, str], Any] = {
     ("numpy.multiarray", "_reconstruct"): lambda *_: _Array((0,), "b"),
-    ("numpy.multiarray", "scalar"): lambda kind, data: np.frombuffer(data, kind)[0].item(),
+    ("numpy.multiarray", "scalar"): lambda kind, data: np.frombuffer(data, kind.dtype)[0].item(),
     ("numpy.numeric", "_frombuffer"): lambda data, kind, shape, order: np.frombuffer(
-        memoryview(data).tobytes(), kind
+        memoryview(data).tobytes(), kind.dtype
     ).reshape(shape, order=order),
     ("numpy", "ndarray"): "ndarray",
-    ("numpy", "dtype"): np.dtype,
+    ("numpy", "dtype"): _Kind,
     ("_codecs", "encode"): lambda text, _=None: text.encode("latin1"),
     ("collections", "OrderedDict"): _dictionary,
     ("collections", "defaultdict"): _dictionary,
