@@ -67,7 +67,7 @@ class _Array(np.ndarray[Any, Any]):
 def _tensor(storage: Any, offset: int, size: Any, stride: Any, *_: Any) -> Array:
     """A view of a storage, which is (N,). Raises ValueError if it would leave it.
 
-    A pickle may set the state of an array again, which frees its bytes: a storage is itself a view, never an _Array.
+    A pickle may set the state of an _Array again, which frees its bytes. It cannot of others: that takes a dtype.
     """
     if type(storage) is not np.ndarray or len(size) != len(stride) or min((offset, *size, *stride), default=0) < 0:
         raise ValueError("a tensor without its numbers")
@@ -85,7 +85,7 @@ def _storage(data: bytes) -> Array:
     import torch
 
     storage = _loaded(io.BytesIO(data))
-    return torch.tensor([], dtype=storage.dtype).set_(storage).numpy()[:]
+    return torch.tensor([], dtype=storage.dtype).set_(storage).numpy()
 
 
 def _dictionary(*values: Any) -> dict[Any, Any]:
@@ -169,7 +169,7 @@ def _from_zip(path: Path) -> Any:
         content = data[start : start + info.file_size]
         if zlib.crc32(content) != info.CRC:
             raise ValueError(f"{name} is compressed or damaged")
-        return np.frombuffer(content, kind)[:]
+        return np.frombuffer(content, kind)
 
     if "byteorder" in members and stored("byteorder", "u1").tobytes() != b"little":
         raise ValueError("big-endian numbers")
