@@ -150,16 +150,17 @@ class Scanner:
         """Read the rows first to end of a file; order: those that are asked, sorted by bucket."""
         n, raw, self.widened = end - first, self.raw[vectors.dtype], False
         item = raw.element_size() * raw.shape[1]
-        view = raw.numpy().reshape(-1).view(np.uint8).data
         self.rows, self.order = order + start, np.arange(len(order)) if self.many else order
         with vectors.path.open("rb", buffering=0) as file:
             step = n if self.many else self.block
             for low in range(0, n, step):
                 size = min(step, n - low)
-                _fill(file.fileno(), view[: size * item], vectors, (first + low) * item)
+                wide = self.wide[low : low + size] if self.keep else self.wide[:size]
+                part = wide if wide.dtype == raw.dtype and not self.many else raw[:size]
+                _fill(file.fileno(), part.numpy().reshape(-1).view(np.uint8).data, vectors, (first + low) * item)
                 if not self.many:
-                    wide = self.wide[low : low + size] if self.keep else self.wide[:size]
-                    wide.copy_(raw[:size])
+                    if part is not wide:
+                        wide.copy_(part)
                     self.product[:, low : low + size].copy_(torch.mm(self.queries, wide.t()))
         if self.many:
             target = self.wide if vectors.dtype == "float32" else self.sorted
