@@ -299,12 +299,10 @@ def test_code_in_a_pickle_is_refused(tmp_path: Path) -> None:
         def __reduce__(self) -> Any:
             return Path.touch, (tmp_path / "ran",)
 
-    for name in ("yearbook.pkl", "tic_year2uids.pkl"):
-        (tmp_path / name).write_bytes(pickle.dumps({2014: Code()}))
-    with pytest.raises(BadInput, match="which may be code and is never run"):
-        IMPORTERS["wild-time"](tmp_path / "yearbook.pkl")
-    with pytest.raises(BadInput, match="which may be code and is never run"):
-        IMPORTERS["tic"](tmp_path / "tic_year2uids.pkl", table=tmp_path / "t.csv")
+    for name, file, options in (("wild-time", "yearbook.pkl", {}), ("tic", "tic_year2uids.pkl", {"table": "t.csv"})):
+        (tmp_path / file).write_bytes(pickle.dumps({2014: Code()}))
+        with pytest.raises(BadInput, match="which may be code and is never run"):
+            IMPORTERS[name](tmp_path / file, **options)
     assert not (tmp_path / "ran").exists()
 
 

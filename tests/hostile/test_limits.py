@@ -268,16 +268,13 @@ class TestPickles:
         with pytest.raises(BadInput, match=rf"{path.name} cannot be read \({match}"):
             read_pickle(path)
 
-    def test_lists_that_hold_one_list_many_times(self, tmp_path: Path) -> None:
-        value: list[object] = [0.5] * 10
+    def test_lists_that_hold_one_list_many_times_or_themselves(self, tmp_path: Path) -> None:
+        many, own = [0.5] * 10, list[object]()
         for _ in range(11):
-            value = [value] * 10
-        self.refused(tmp_path / "a.pkl", pickle.dumps(value), r"[\d,]+ bytes if each part of it is one of its own")
-
-    def test_a_list_that_holds_itself(self, tmp_path: Path) -> None:
-        value: list[object] = []
-        value.append(value)
-        self.refused(tmp_path / "a.pkl", pickle.dumps(value), r"[\d,]+ bytes if")
+            many = [many] * 10  # type: ignore[list-item]
+        own.append(own)
+        for value in (many, own):
+            self.refused(tmp_path / "a.pkl", pickle.dumps(value), r"[\d,]+ bytes if each part of it is one of its own")
 
     def test_a_place_of_the_memo_that_would_need_gigabytes(self, tmp_path: Path) -> None:
         data = b"\x80\x02]r" + (400_000_000).to_bytes(4, "little") + b"."
@@ -337,6 +334,11 @@ class TestPickles:
     def test_a_tensor_of_one_number_that_claims_many(self, tmp_path: Path) -> None:
         torch.save({"x": torch.zeros(1).expand(10**6, 10**6)}, tmp_path / "a.pt")
         with pytest.raises(BadInput, match=r"4,000,000,000,\d{3} bytes if each part"):
+            read_tensors(tmp_path / "a.pt")
+
+    def test_tensors_that_numpy_does_not_have(self, tmp_path: Path) -> None:
+        torch.save(torch.zeros(2).bfloat16(), tmp_path / "a.pt")
+        with pytest.raises(BadInput, match=r"numbers of torch\.BFloat16Storage, which are not read: save them with"):
             read_tensors(tmp_path / "a.pt")
 
     def test_a_label_of_a_thousand_millions(self, tmp_path: Path) -> None:

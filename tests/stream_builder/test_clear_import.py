@@ -239,8 +239,7 @@ def test_code_in_features_is_never_run(copied: Callable[[str], Path], tmp_path: 
     with pytest.raises(BadInput, match="which may be code and is never run"):
         from_clear(folder, "moco_b0")
     assert not (tmp_path / "ran").exists()
-    with target.open("wb") as file:
-        pickle.dump(Trap(tmp_path / "ran"), file)
+    target.write_bytes(pickle.dumps(Trap(tmp_path / "ran")))
     with pytest.raises(BadInput):
         from_clear(folder, "moco_b0")
     assert not (tmp_path / "ran").exists()

@@ -1,5 +1,6 @@
 """Composition: which samples are drawn, which steps share them, growing shifts, and what `paper-code` changes."""
 
+import warnings
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from driftline.curate.core.seeding import rng_for
 from driftline.stream_builder.builders.sampling import Composition, draw_positions
 from driftline.stream_builder.builders.shift_sequence import compose
 from driftline.stream_builder.datasets import Dataset, Samples, open_dataset
+from driftline.stream_builder.measures import shift_distance
 from driftline.stream_builder.measures.shift_distance import measure
 from driftline.stream_builder.shifts.grammar import PAPER, SIZES, parse, sizes_of
 from driftline.stream_builder.stream import Stream
@@ -147,15 +149,14 @@ class TestFidelity:
             assert {at[i] for i in ids(made, 0, "train")} == expected
 
     def test_the_solver_of_distances_ends_where_the_references_did(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        asked: list[int] = []
-        monkeypatch.setattr(
-            "driftline.stream_builder.measures.shift_distance.wasserstein2",
-            lambda a, b, iterations: asked.append(iterations) or 1.0,
-        )
-        for fidelity in ("clean", "paper-code"):
-            measure(compose(dataset(), "C", (40, 40), 20, 0, Composition(fidelity=fidelity)))  # type: ignore[arg-type]
-        assert set(asked) == {20_000_000, 100_000}
-        assert asked.index(100_000) == len(asked) // 2
+        assert shift_distance.STOPPED == 100_000
+        monkeypatch.setattr(shift_distance, "STOPPED", 10)
+        monkeypatch.setattr(shift_distance, "ITERATIONS", 20)
+        made = compose(dataset(), "C", (40, 40), 20, 0, Composition(fidelity="paper-code"))
+        with warnings.catch_warnings(action="error"):
+            assert measure(made)["covariate"]
+        with pytest.raises(IncompatibleStream, match="was not found in 20 iterations"):
+            measure(made, "clean")
 
     def test_the_pixels_of_the_same_draws_are_the_same(self) -> None:
         same = {"overlap": "independent"}
