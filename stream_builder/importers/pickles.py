@@ -117,9 +117,9 @@ class _Reader(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         short = module.replace("numpy.core.", "numpy.").replace("numpy._core.", "numpy.")
-        if module == "torch" and name.endswith("Storage") and (short, name) not in KNOWN:
-            raise ValueError(f"numbers of torch.{name}, which are not read: save them with .float()")
         if (short, name) not in KNOWN:
+            if module == "torch" and name.endswith("Storage"):
+                raise ValueError(f"numbers of torch.{name}, which are not read: save them with .float()")
             raise _Refused(f"{module}.{name}")
         return KNOWN[short, name]
 

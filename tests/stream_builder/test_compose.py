@@ -149,7 +149,7 @@ class TestFidelity:
             assert {at[i] for i in ids(made, 0, "train")} == expected
 
     def test_the_solver_of_distances_ends_where_the_references_did(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        assert shift_distance.STOPPED == 100_000
+        assert (shift_distance.STOPPED, shift_distance.ITERATIONS) == (100_000, 20_000_000)
         monkeypatch.setattr(shift_distance, "STOPPED", 10)
         monkeypatch.setattr(shift_distance, "ITERATIONS", 20)
         made = compose(dataset(), "C", (40, 40), 20, 0, Composition(fidelity="paper-code"))
