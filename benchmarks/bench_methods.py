@@ -1,6 +1,6 @@
 """Methods on the linear head against the same of Avalanche 0.6: seconds an epoch of a second bucket.
 
-    python benchmarks/bench_methods.py [--rounds 3]
+    python benchmarks/bench_methods.py [--rounds 7]
 
 2,310 vectors of 2,048, 11 classes, batch 256, a memory of one bucket, A-GEM looking at all of it as CLEAR's does; one
 thread, same data, same run, medians of CPU seconds. One JSON line a method, with how many times faster ours is. What
@@ -77,7 +77,7 @@ def loop_seconds(x: np.ndarray, y: np.ndarray, epochs: int, rounds: int) -> floa
 def main() -> None:
     """One line a method."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=7)
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)

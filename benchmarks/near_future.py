@@ -25,8 +25,9 @@ import numpy as np
 import torch
 
 from driftline.curate.core.seeding import rng_for
+from driftline.eval.engine.fused import kind
 from driftline.eval.engine.heads import Wide
-from driftline.eval.memory.knn_index import Memory, halves, unit
+from driftline.eval.memory.knn_index import Memory, unit
 
 C, D, B, ALL = 10_788, 2048, 64, 460_000
 WIDTH, K = 384, 5
@@ -187,7 +188,7 @@ def neighbours(n: int) -> dict[str, object]:
     best = {name: min(times) for name, times in taken.items()}
     mine = best.pop("ours")
     peer = min(best[name] for name in ("faiss", "torch", "numpy"))
-    products = {"neighbours_bfloat16": round(peer / mine, 2)} if halves() else {}
+    products = {"neighbours_amx": round(peer / mine, 2)} if kind() == "amx" else {}
     return (
         {"samples": n, "us_a_step": round(1e6 * mine / n, 1), "neighbours": round(peer / mine, 2)}
         | products

@@ -22,8 +22,8 @@ from torch import nn
 from torchvision import models, transforms
 
 from driftline.curate.core.seeding import rng_for
+from driftline.eval.engine import fused
 from driftline.eval.engine.deep import MEAN, STD
-from driftline.eval.engine.fused import has_half
 from driftline.eval.finetuning.fit import Fit, scores_of
 from driftline.eval.finetuning.modes import Hyper, Rule
 from driftline.eval.finetuning.objectives import Samples
@@ -32,7 +32,7 @@ from driftline.eval.run import evaluate
 from driftline.stream_builder.stream import Split, Step, Stream
 
 CLASSES, BATCH, SIDE = 10, 100, 32
-HALF = {"float32": False, "bfloat16": True} if has_half() else {"float32": False}  # without it, torch takes minutes
+HALF = {"float32": False, "bfloat16": True} if fused.has_half() else {"float32": False}  # else minutes
 REFERENCE_EPOCH = 5.0  # CPU-s: Conv-1, 3,200 + 800 images, one thread [spec, section 5; another machine]
 
 
@@ -155,11 +155,11 @@ def main() -> None:
     torch.set_num_threads(1)
     data, few = resident(given.images, 0), resident(BATCH, 1)
     found: dict[str, float] = {"sgemm_gflops": product_rate(torch.float32) / 1e9}
-    found["bfloat16_gflops"] = product_rate(torch.bfloat16) / 1e9 if has_half() else 0.0
+    found["bfloat16_gflops"] = product_rate(torch.bfloat16) / 1e9 if fused.has_half() else 0.0
     names = given.networks.split(",")
     for name in names:
         kinds = {"user": users_epoch(PEERS[name](), data)}
-        if has_half():
+        if fused.has_half():
             kinds["user_half"] = users_epoch(PEERS[name](), data, half=True)
         kinds |= {told: ours(name, data, few, h, augment=True) for told, h in HALF.items()}
         if given.compile:
@@ -176,10 +176,12 @@ def main() -> None:
                 found[f"{name}_{told}_compiled"] = taken[told] / taken[f"{told}_compiled"]
     for told in HALF:
         found[f"tuned_epoch_{told}"] = min(found[f"{name}_{told}"] for name in names)
+    if fused.kind() == "amx":
+        found["tuned_epoch_amx"] = found["tuned_epoch_bfloat16"]
     train, val = resident(given.images * 4 // 5, 2), resident(given.images // 5, 3)
     epochs = {
         "reference": references_epoch(plain_conv_1(), train, val),
-        "ours": ours("conv-1", train, val, has_half(), False),
+        "ours": ours("conv-1", train, val, fused.has_half(), False),
     }
     for one in epochs.values():
         one()
@@ -191,7 +193,7 @@ def main() -> None:
     found["method"] = found["part_epoch"]  # a whole grid, nothing shared
     found["method_shared"] = found["part_epoch"] * found["part_shared_fits"]
     found["against_the_references_own_epoch"] = REFERENCE_EPOCH / found["conv-1_our_epoch_s"]
-    found["predictions_that_bfloat16_changes"] = changed(train) if has_half() else 0.0
+    found["predictions_that_bfloat16_changes"] = changed(train) if fused.has_half() else 0.0
     print(json.dumps({name: round(value, 3) for name, value in found.items()}, indent=1))
 
 

@@ -59,7 +59,7 @@ AMX static void gradient_amx(const uint16_t *const *x, const int64_t *y, long n,
     memset(dbias, 0, sizeof(float) * classes);
     for (long c = 0; c < padded; c += SIDE)
         for (long d = 0; d < width; d += 32) { /* a row of the tile: two columns of 16 classes */
-            for (int i = 0; i < SIDE; i++) v[i] = rounded(w + (c + i) * width + d);
+            for (int i = 0; i < SIDE; i++) v[i] = rounded(w + (c + i) * STRIDE(width) + d);
             transpose(v);
             for (int i = 0; i < SIDE; i++) _mm512_store_si512(weights + c * width + d * SIDE + i * 32, v[i]);
         }
@@ -116,6 +116,6 @@ AMX static void gradient_amx(const uint16_t *const *x, const int64_t *y, long n,
     for (long c = 0; c < classes; c++)
         for (long d = 0; d < width; d += 32) {
             const float *from = sums + c / SIDE * SIDE * width + d * SIDE + c % SIDE * SIDE;
-            in_order(_mm512_load_ps(from), _mm512_load_ps(from + SIDE * SIDE), dw + c * width + d);
+            in_order(_mm512_load_ps(from), _mm512_load_ps(from + SIDE * SIDE), dw + c * STRIDE(width) + d);
         }
 }

@@ -19,7 +19,8 @@ import numpy.typing as npt
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.late import torch
 
-LANES, CLASSES, ROWS = 32, 12, 32  # as in kernel.c: columns and classes are padded to these, rows of a block
+# As in kernel.c: columns and classes are padded to the first two, rows of a block, columns behind a row of weights.
+LANES, CLASSES, ROWS, BEHIND = 32, 12, 32, 32
 SIDE = 16  # classes of AMX are padded to it, as in amx.h
 WEIGHTS = 200_000  # of a layer that trains in the kernel: three arrays of them stay in the second-level cache
 STEPS = 64  # of training in one call of the library
@@ -175,7 +176,7 @@ def gradient(params: Any, x: Any, y: Any) -> Any:
     sizes = [len(y), len(y), x.shape[1], len(bias), len(weights)]
     function = kernel.driftline_gradient_half if half else kernel.driftline_gradient_of
     function(products, rows.ctypes.data, y.data_ptr(), *sizes, *places)
-    return [result[: len(bias), : params[0].shape[1]], slope]
+    return [result[: len(bias), : params[0].shape[1]].contiguous(), slope]
 
 
 def aligned(shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
@@ -191,7 +192,7 @@ def room(params: Any, x: Any, products: int) -> list[Any]:
     half = x.dtype is torch.bfloat16
     multiple, copies, more = (SIDE, 3, 2 * SIDE * ROWS) if half and products == AMX else (CLASSES, 1, 0)
     classes, features = params[0].shape
-    weights = torch.zeros((-(-classes // multiple) * multiple, x.shape[1]))
+    weights = torch.zeros((-(-classes // multiple) * multiple, x.shape[1] + BEHIND))
     weights[:classes, :features] = params[0]
     places = [weights, params[1].clone(), torch.empty((len(weights), ROWS))]
     return places + [torch.empty(copies * weights.numel() + more, dtype=torch.bfloat16)] * half
@@ -211,7 +212,7 @@ def train(
     products = KINDS.index(kind())
     weights, bias, scores, *work = room(params, sources[0], products)
     moving, bias_moving = torch.zeros_like(weights), torch.zeros_like(bias)
-    gradient, bias_gradient = torch.empty_like(weights), torch.empty_like(bias)
+    gradient, bias_gradient = torch.zeros_like(weights), torch.empty_like(bias)
     arrays = [weights, bias, moving, bias_moving, gradient, bias_gradient, scores, *work]
     places = [array.data_ptr() for array in arrays]
     run = kernel.driftline_steps_half if half else kernel.driftline_steps_of

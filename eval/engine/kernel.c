@@ -8,7 +8,8 @@
 #include <string.h>
 
 #define ROWS 32    /* a block: 32 x 2,048 floats are 256 KiB */
-#define PADDED 12  /* classes are padded to a multiple of it: of every tile's classes */
+/* From one row of weights to the next: whole pages apart, all rows of a column would share a few places of the first cache. */
+#define STRIDE(width) ((width) + 32)
 #define INLINE static inline __attribute__((always_inline))
 
 typedef int32_t word_at __attribute__((aligned(1), may_alias));
@@ -172,7 +173,7 @@ void driftline_show(const uint8_t *x, const float *draws, long n, long height, l
 #endif
 
 /* kind: at most the best. x: pointers to n rows of `width` floats (a multiple of 32), and to those that follow in training,
-   `known` in all. w, dw: padded x width, padded a multiple of 12, rows from `classes` on are zero. scores: room for
+   `known` in all. w, dw: padded x STRIDE(width), padded a multiple of 12, rows from `classes` on are zero. scores: room for
    padded x 32. */
 void driftline_gradient_of(int kind, const float *const *x, const int64_t *y, long n, long known, long width, long classes,
                            long padded, const float *w, const float *bias, float *dw, float *dbias, float *scores) {
@@ -191,7 +192,7 @@ void driftline_steps_of(int kind, const float *const *x, const int64_t *y, const
     for (long i = 0; i < steps; i++) known += sizes[i];
     for (long i = 0; i < steps; x += sizes[i], y += sizes[i], known -= sizes[i], i++) {
         driftline_gradient_of(kind, x, y, sizes[i], known, width, classes, padded, w, bias, dw, dbias, scores);
-        driftline_descend(w, velocity, dw, classes * width, rates[i], momentum, decay);
+        driftline_descend(w, velocity, dw, classes * STRIDE(width), rates[i], momentum, decay);
         driftline_descend(bias, bias_velocity, dbias, classes, rates[i], momentum, 0);
     }
 }
@@ -221,14 +222,14 @@ HALF static inline void in_order(__m512 a, __m512 b, float *to) {
 }
 
 /* Products in bfloat16, sums and weights in float32: x holds pointers to rows of bfloat16, w_half is space for padded x
-   width of them. The gradient pairs two rows. */
+   STRIDE(width) of them. The gradient pairs two rows. */
 HALF static void gradient_half(const uint16_t *const *x, const int64_t *y, long n, long known, long width, long classes,
                                long padded, const float *w, const float *bias, float *dw, float *dbias, float *scores,
                                uint16_t *w_half) {
-    memset(dw, 0, sizeof(float) * padded * width);
+    memset(dw, 0, sizeof(float) * padded * STRIDE(width));
     memset(dbias, 0, sizeof(float) * classes);
     const float share = 1.0f / (float)n;
-    for (long i = 0; i < padded * width; i += LANES)
+    for (long i = 0; i < padded * STRIDE(width); i += LANES)
         _mm256_storeu_si256((__m256i *)(w_half + i), (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(w + i)));
     for (long start = 0; start < n; start += ROWS) {
         const uint16_t *rows[ROWS], *next[ROWS];
@@ -246,7 +247,7 @@ HALF static void gradient_half(const uint16_t *const *x, const int64_t *y, long 
                     __m512bh xs[R];
                     for (int r = 0; r < R; r++) xs[r] = (__m512bh)_mm512_loadu_si512(rows[r0 + r] + d);
                     for (int c = 0; c < K; c++) {
-                        __m512bh ws = (__m512bh)_mm512_loadu_si512(w_half + (c0 + c) * width + d);
+                        __m512bh ws = (__m512bh)_mm512_loadu_si512(w_half + (c0 + c) * STRIDE(width) + d);
                         for (int r = 0; r < R; r++) acc[r][c] = _mm512_dpbf16_ps(acc[r][c], xs[r], ws);
                     }
                 }
@@ -264,7 +265,7 @@ HALF static void gradient_half(const uint16_t *const *x, const int64_t *y, long 
             for (long d = 0; d < width; d += 2 * LANES) {
                 __m512 acc[CLASSES][2];
                 for (int c = 0; c < CLASSES; c++)
-                    for (int v = 0; v < 2; v++) acc[c][v] = _mm512_loadu_ps(dw + (c0 + c) * width + d + v * LANES);
+                    for (int v = 0; v < 2; v++) acc[c][v] = _mm512_loadu_ps(dw + (c0 + c) * STRIDE(width) + d + v * LANES);
                 for (long r = 0; r < ROWS; r += 2) {
                     __m512i a = _mm512_loadu_si512(rows[r] + d), b = _mm512_loadu_si512(rows[r + 1] + d);
                     if (!c0) __builtin_prefetch(next[r] + d, 0, 2), __builtin_prefetch(next[r + 1] + d, 0, 2);
@@ -276,11 +277,11 @@ HALF static void gradient_half(const uint16_t *const *x, const int64_t *y, long 
                     }
                 }
                 for (int c = 0; c < CLASSES; c++)
-                    for (int v = 0; v < 2; v++) _mm512_storeu_ps(dw + (c0 + c) * width + d + v * LANES, acc[c][v]);
+                    for (int v = 0; v < 2; v++) _mm512_storeu_ps(dw + (c0 + c) * STRIDE(width) + d + v * LANES, acc[c][v]);
             }
         }
     }
-    for (long i = 0; i < classes * width; i += 2 * LANES)
+    for (long i = 0; i < classes * STRIDE(width); i += 2 * LANES)
         in_order(_mm512_loadu_ps(dw + i), _mm512_loadu_ps(dw + i + LANES), dw + i);
 }
 
@@ -307,7 +308,7 @@ void driftline_steps_half(int kind, const uint16_t *const *x, const int64_t *y, 
     for (long i = 0; i < steps; i++) known += sizes[i];
     for (long i = 0; i < steps; x += sizes[i], y += sizes[i], known -= sizes[i], i++) {
         driftline_gradient_half(kind, x, y, sizes[i], known, width, classes, padded, w, bias, dw, dbias, scores, room);
-        driftline_descend(w, velocity, dw, classes * width, rates[i], momentum, decay);
+        driftline_descend(w, velocity, dw, classes * STRIDE(width), rates[i], momentum, decay);
         driftline_descend(bias, bias_velocity, dbias, classes, rates[i], momentum, 0); /* decay is of weights only */
     }
 }

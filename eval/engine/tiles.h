@@ -32,7 +32,7 @@ TARGET static void NAME(forward)(const float *const *x, const float *w, float *s
                 VEC xs[TILE_ROWS];
                 for (int r = 0; r < TILE_ROWS; r++) xs[r] = *(const VEC *)(x[r0 + r] + d);
                 for (int c = 0; c < TILE_CLASSES; c++) {
-                    VEC ws = *(const VEC *)(w + (c0 + c) * width + d);
+                    VEC ws = *(const VEC *)(w + (c0 + c) * STRIDE(width) + d);
                     for (int r = 0; r < TILE_ROWS; r++) sums[r][c] += xs[r] * ws;
                 }
             }
@@ -48,7 +48,7 @@ TARGET static void NAME(backward)(const float *const *x, const float *const *nex
         for (long d = 0; d < width; d += 2 * LANES) {
             VEC sums[TILE_SUMS][2];
             for (int c = 0; c < TILE_SUMS; c++)
-                for (int v = 0; v < 2; v++) sums[c][v] = *(const VEC *)(dw + (c0 + c) * width + d + v * LANES);
+                for (int v = 0; v < 2; v++) sums[c][v] = *(const VEC *)(dw + (c0 + c) * STRIDE(width) + d + v * LANES);
             for (long r = 0; r < here; r++) {
                 VEC a = *(const VEC *)(x[r] + d), b = *(const VEC *)(x[r] + d + LANES);
                 if (!c0)
@@ -60,14 +60,14 @@ TARGET static void NAME(backward)(const float *const *x, const float *const *nex
                 }
             }
             for (int c = 0; c < TILE_SUMS; c++)
-                for (int v = 0; v < 2; v++) *(VEC *)(dw + (c0 + c) * width + d + v * LANES) = sums[c][v];
+                for (int v = 0; v < 2; v++) *(VEC *)(dw + (c0 + c) * STRIDE(width) + d + v * LANES) = sums[c][v];
         }
 }
 
 TARGET static void NAME(gradient)(const float *const *x, const int64_t *y, long n, long known, long width, long classes,
                                   long padded, const float *w, const float *bias, float *dw, float *dbias,
                                   float *scores) {
-    memset(dw, 0, sizeof(float) * padded * width);
+    memset(dw, 0, sizeof(float) * padded * STRIDE(width));
     memset(dbias, 0, sizeof(float) * classes);
     const float share = 1.0f / (float)n;
     for (long start = 0; start < n; start += ROWS) {

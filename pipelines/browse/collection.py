@@ -65,7 +65,7 @@ class Collection:
         present = {row[0] for row in database.execute("DESCRIBE found").fetchall()}
         database.execute("CREATE TEMP TABLE ordered AS FROM found ORDER BY uploaded NULLS LAST, place_in_order")
         chosen = ", ".join(_typed(database, name, name in present) for name in COLUMNS)
-        database.execute(f"CREATE TABLE photos AS SELECT rowid AS n, {chosen} FROM ordered ORDER BY n")
+        database.execute(f"CREATE TABLE photos AS SELECT rowid AS n, {chosen} FROM ordered")
         database.execute("DROP TABLE ordered")
         database.execute("DROP VIEW found")
         (self.size,) = self.rows("SELECT count(*) FROM photos")[0]
