@@ -5,8 +5,8 @@
 `benchmarks.toml` declares each benchmark: its arguments at quick and at full size, and the target of each ratio. A
 benchmark prints JSON objects; the object of one part of several names it ("part"). Targets hold at full size: exit
 code 1 if a benchmark fails or, with --full, a target is missed. With --full the ratios are added to history.jsonl, from
-which docs/reference/ratios.md is written. A ratio with avx512 or bfloat16 in its name is asked only of a processor that
-has it. --avx2 holds torch, NumPy, faiss and our kernel to AVX2: a newer processor measures what an older one gives.
+which docs/reference/ratios.md is written. A ratio with avx512, bfloat16 or amx in its name is asked only of a processor
+that has it. --avx2 holds torch, NumPy, faiss and our kernel to AVX2: a newer processor measures what an older one gives.
 """
 
 import argparse
@@ -63,7 +63,7 @@ def judged(name: str, figures: dict[str, Any], targets: dict[str, str], here: di
     it is met."""
     records = []
     for ratio, target in targets.items():
-        if any(unit in ratio and not here[unit] for unit in ("avx512", "bfloat16")):
+        if any(unit in ratio and not here[unit] for unit in ("avx512", "bfloat16", "amx")):
             continue
         value: Any = figures
         for key in ratio.split("."):
@@ -92,6 +92,7 @@ def machine(held: bool = False) -> dict[str, Any]:
         "avx2": "avx2" in flags,
         "avx512": "avx512f" in flags and not held,
         "bfloat16": "avx512_bf16" in flags and not held,
+        "amx": "amx_bf16" in flags and not held,
         "held": held,
         "cores": len(os.sched_getaffinity(0)),
         "sgemm_gflops": round(product_rate(torch.float32) / 1e9),  # of one core
