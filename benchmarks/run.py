@@ -5,8 +5,8 @@
 `benchmarks.toml` declares each benchmark: its arguments at quick and at full size, and the target of each ratio. A
 benchmark prints JSON objects; the object of one part of several names it ("part"). Targets hold at full size: exit
 code 1 if a benchmark fails or, with --full, a target is missed. With --full the ratios are added to history.jsonl, from
-which docs/reference/ratios.md is written. A ratio with avx512, bfloat16 or amx in its name is asked only of a processor
-that has it. --avx2 holds torch, NumPy, faiss and our kernel to AVX2: a newer processor measures what an older one gives.
+which docs/reference/ratios.md is written. A ratio with avx512, bfloat16 or amx in its name is asked only of a
+processor that has it. --avx2 holds torch, NumPy, faiss and our kernel to AVX2, as on an older processor.
 """
 
 import argparse
