@@ -40,11 +40,11 @@ def library() -> Any:
         library = ctypes.CDLL(spec.origin)
     except OSError:
         return None
-    if not hasattr(library, "driftline_steps_of"):
+    if not hasattr(library, "driftline_steps_float"):
         return None
     place, long, real, whole = ctypes.c_void_p, ctypes.c_long, ctypes.c_float, ctypes.c_int
     for name, arguments in {
-        "steps_of": [whole, *[place] * 4, *[long] * 4, *[place] * 7, *[real] * 2],
+        "steps_float": [whole, *[place] * 4, *[long] * 4, *[place] * 7, *[real] * 2],
         "steps_half": [whole, *[place] * 4, *[long] * 4, *[place] * 8, *[real] * 2],
         "gradient_of": [whole, *[place] * 2, *[long] * 5, *[place] * 5],
         "gradient_half": [whole, *[place] * 2, *[long] * 5, *[place] * 6],
@@ -214,7 +214,7 @@ def train(
     gradient, bias_gradient = torch.zeros_like(weights), torch.empty_like(bias)
     arrays = [weights, bias, moving, bias_moving, gradient, bias_gradient, scores, *work]
     places = [array.data_ptr() for array in arrays]
-    run = kernel.driftline_steps_half if half else kernel.driftline_steps_of
+    run = kernel.driftline_steps_half if half else kernel.driftline_steps_float
     stride = sources[0].shape[1] * sources[0].element_size()
     starts = [source.data_ptr() for source in sources]
     done, drawn = 0, iter(batches)

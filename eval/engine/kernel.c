@@ -185,7 +185,7 @@ void driftline_gradient_of(int kind, const float *const *x, const int64_t *y, lo
 }
 
 /* Steps one after the other, of sizes[i] rows at the rate rates[i]; velocity as w. */
-void driftline_steps_of(int kind, const float *const *x, const int64_t *y, const int64_t *sizes, const float *rates, long steps,
+void driftline_steps_float(int kind, const float *const *x, const int64_t *y, const int64_t *sizes, const float *rates, long steps,
                         long width, long classes, long padded, float *w, float *bias, float *velocity,
                         float *bias_velocity, float *dw, float *dbias, float *scores, float momentum, float decay) {
     long known = 0;

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 int driftline_best_kind(void);
-void driftline_steps_of(int, const float *const *, const int64_t *, const int64_t *, const float *, long, long, long, long, float *, float *, float *, float *, float *, float *, float *, float, float);
+void driftline_steps_float(int, const float *const *, const int64_t *, const int64_t *, const float *, long, long, long, long, float *, float *, float *, float *, float *, float *, float *, float, float);
 int main(int argc, char **argv) {
     long n, width, classes;
     if (scanf("%ld %ld %ld", &n, &width, &classes) != 3) return 1;
@@ -21,7 +21,7 @@ int main(int argc, char **argv) {
     int kind = argc > 1 ? atoi(argv[1]) : driftline_best_kind();
     const int64_t size = n;
     const float rate = 0.5f;
-    for (int t = 0; t < 5; t++) driftline_steps_of(kind, rows, y, &size, &rate, 1, width, classes, padded, w, b, v, bv, dw, db, s, 0.9f, 0.01f);
+    for (int t = 0; t < 5; t++) driftline_steps_float(kind, rows, y, &size, &rate, 1, width, classes, padded, w, b, v, bv, dw, db, s, 0.9f, 0.01f);
     printf("%d", driftline_best_kind());
     for (long i = 0; i < classes * width; i++) printf(" %.7g", w[i / width * stride + i % width]);
     for (long i = 0; i < classes; i++) printf(" %.7g", b[i]);
