@@ -234,7 +234,7 @@ class Training:
     def images(self, positions: Positions) -> Tensor:
         """Some of the training images (n, 3, room, room) float32, 0 … 255, on the device."""
         pixels = torch.from_numpy(np.ascontiguousarray(self.x[positions])).to(self.device)
-        return pixels.permute(0, 3, 1, 2).contiguous().float()
+        return pixels.transpose(2, 3).contiguous().float().transpose(1, 2)  # channels within rows, as views want them
 
     def state(self) -> dict[str, Any]:
         """Everything that the next epoch depends on; its random numbers depend on its number only."""

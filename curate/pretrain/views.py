@@ -101,8 +101,8 @@ def resampling_matrices(starts: torch.Tensor, lengths: torch.Tensor, size: int, 
 def blur_matrices(sigmas: torch.Tensor, size: int) -> torch.Tensor:
     """(N, size, size): Gaussian blur along an axis, renormalised at the edges; sigma 0: unchanged."""
     pixels = torch.arange(size, device=sigmas.device, dtype=sigmas.dtype)
-    squares = (pixels[:, None] - pixels[None, :]) ** 2
-    weights = torch.exp(-0.5 * squares / sigmas.clamp(min=1e-3)[:, None, None] ** 2)
+    bell = torch.exp(-0.5 * pixels**2 / sigmas.clamp(min=1e-3)[:, None] ** 2)
+    weights = bell[:, (pixels[:, None] - pixels).abs().long()]
     return weights / weights.sum(2, keepdim=True)
 
 
