@@ -115,6 +115,7 @@ def _plain(stream: Stream | None, travels: bool) -> Stream | None:
     return replace(stream, steps=steps, unlabelled=None, oracle=None)
 
 
+@one_blas_thread()
 def document_of(
     runs: Sequence[Run], key: tuple[str, str, str], stream: Stream | None, few: bool, control: Control = NO_CONTROL
 ) -> dict[str, Any]:
