@@ -19,7 +19,8 @@ import numpy.typing as npt
 from driftline.curate.core.errors import BadConfig
 from driftline.curate.core.late import torch
 
-LANES, CLASSES, ROWS, BEHIND = 32, 12, 32, 32  # as in kernel.c: pads of columns, classes; a block; behind weights
+# As in kernel.c: columns and classes are padded to the first two, rows of a block, columns behind a row of weights.
+LANES, CLASSES, ROWS, BEHIND = 32, 12, 32, 32
 SIDE = 16  # classes of AMX are padded to it, as in amx.h
 WEIGHTS = 200_000  # of a layer that trains in the kernel: three arrays of them stay in the second-level cache
 STEPS = 64  # of training in one call of the library
